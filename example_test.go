@@ -315,7 +315,7 @@ func (c counted) List(ctx context.Context, opts reflector.ListOptions, each func
 
 // A factory shares an informer of a user's own source, such as one that wraps the
 // cluster's.
-func ExampleSharedFrom() {
+func ExampleSharedOptions_newSource() {
 	server, prod := startCluster()
 	defer server.Close()
 
@@ -326,7 +326,7 @@ func ExampleSharedFrom() {
 		return counted{source, &lists}, err
 	}
 	for range 2 { // the second lease shares the informer of the first
-		pods, err := watershed.SharedFrom(factory, newSource, &watershed.SharedOptions[*corev1.Pod]{Namespace: "shop"})
+		pods, err := watershed.Shared(factory, &watershed.SharedOptions[*corev1.Pod]{Namespace: "shop", NewSource: newSource})
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -40,7 +40,7 @@ type FactoryOptions struct {
 	// Transform is called once for every state of every object before it is stored.
 	Transform func(*wire.Object) (*wire.Object, error)
 	// Disk and TransformName are those of [Options]. Informers of a user's own source
-	// ([SharedFrom]) are not stored.
+	// ([SharedOptions.NewSource]) are not stored.
 	Disk          *disk.Directory
 	TransformName string
 	// Resync is how often handlers without a period of their own receive every object
@@ -62,7 +62,7 @@ type FactoryOptions struct {
 
 // Factory has the informers of one cluster. All leases of the same resource and
 // selection share one watch and one copy, whatever type they read. Leases of
-// *metav1.PartialObjectMetadata and leases of a user's own source ([SharedFrom]) have
+// *metav1.PartialObjectMetadata and leases of a user's own source ([SharedOptions.NewSource]) have
 // copies of their own. All methods are safe for concurrent use.
 type Factory struct {
 	cluster *kube.Cluster
@@ -82,7 +82,7 @@ type shareKey struct {
 	resource                                schema.GroupVersionResource
 	namespace, labelSelector, fieldSelector string
 	metadataOnly                            bool
-	// own means that the source is the user's: see SharedFrom.
+	// own means that the source is the user's: see SharedOptions.NewSource.
 	own bool
 }
 
@@ -128,51 +128,10 @@ type Lease[T any] struct {
 func (l *Lease[T]) Close() { l.release() }
 
 // Shared returns a lease on the factory's informer of a resource, which runs while the
-// factory does. Opts select what to read; nil means the defaults. The first lease of a resource decides
-// its encoding: if that lease was for a Go type, an *unstructured.Unstructured of a
+// factory does. Opts select what to read; nil means the defaults. The first lease of a resource
+// decides its encoding: if that lease was for a Go type, an *unstructured.Unstructured of a
 // later lease has only the fields that the Go type has.
 func Shared[T wire.Pointer[P], P any](f *Factory, opts *SharedOptions[T]) (*Lease[T], error) {
-	return leaseOf[T, P](f, nil, opts)
-}
-
-// SharedFrom is [Shared] for an informer that reads the user's own source instead of the
-// cluster's. The factory runs it, waits for it, reports it and frees it like its own
-// informers, and applies its own Drop, Transform, Memory, Window and Reflector.
-//
-// The first lease of a resource and selection calls newSource. Later ones share the
-// informer, and their newSource is not called. If newSource fails, or if the informer was
-// freed ([FactoryOptions.StopIdle]), the next lease calls its newSource.
-//
-// newSource receives the cluster and the query that opts and the factory's options
-// select, and often wraps cluster.Source(q). The source has to apply the query's namespace
-// and selectors: the factory does not filter. newSource must not call the factory, which
-// is locked.
-//
-// Shared and SharedFrom never share an informer, so that a lease reads the same source
-// whichever was called first. A factory that has leases of both for one resource has two
-// copies of it.
-func SharedFrom[T wire.Pointer[P], P any](
-	f *Factory,
-	newSource func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error),
-	opts *SharedOptions[T],
-) (*Lease[T], error) {
-	return leaseOf[T, P](f, func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
-		source, err := newSource(cluster, q)
-		if err == nil && source == nil {
-			err = errors.New("newSource returned nil")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("source of %s in %s: %w", q, cluster.Name(), err)
-		}
-		return source, nil
-	}, opts)
-}
-
-// leaseOf returns a lease of an informer that reads the source of newSource or, if that is
-// nil, the cluster's.
-func leaseOf[T wire.Pointer[P], P any](
-	f *Factory, newSource sourceFunc, opts *SharedOptions[T],
-) (*Lease[T], error) {
 	o := opts.common().withDefaults()
 	o.Tweak, o.Logger = f.opts.Tweak, f.opts.Logger
 	for _, field := range []struct{ own, all *string }{
@@ -194,6 +153,10 @@ func leaseOf[T wire.Pointer[P], P any](
 			o.Resync = custom
 		}
 	}
+	var newSource sourceFunc
+	if opts != nil && opts.NewSource != nil {
+		newSource = checked(opts.NewSource)
+	}
 	s, err := f.lease(query, newSource)
 	if err != nil {
 		return nil, err
@@ -204,6 +167,20 @@ func leaseOf[T wire.Pointer[P], P any](
 		s.engine.Discard(i)
 		f.release(s)
 	})}, nil
+}
+
+// checked returns a function that calls the user's newSource, and whose errors name the query.
+func checked(newSource sourceFunc) sourceFunc {
+	return func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error) {
+		source, err := newSource(cluster, q)
+		if err == nil && source == nil {
+			err = errors.New("newSource returned nil")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("source of %s in %s: %w", q, cluster.Name(), err)
+		}
+		return source, nil
+	}
 }
 
 // lease finds or creates the engine of a query, and starts it if the factory runs.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -158,13 +159,32 @@ func (o *SourceOptions[T]) tap(d *decoder[T]) func(*snapshot, []change, bool) {
 }
 
 // SharedOptions selects what a [Lease] reads. The zero value, and nil, are the defaults. The
-// fields are those of [Options]. All other options are the factory's: see [FactoryOptions].
+// fields without a comment are those of [Options]. All other options are the factory's: see
+// [FactoryOptions].
 type SharedOptions[T any] struct {
 	Resource                     schema.GroupVersionResource
 	Namespace                    string
 	LabelSelector, FieldSelector string
 	Resync                       time.Duration
 	Mutated                      func(key string, was, is T)
+
+	// NewSource, if it is not nil, returns a source of the user's own, which is read instead of
+	// the cluster's. The factory runs the informer, waits for it, reports it and frees it like
+	// its other informers, and applies its own Drop, Transform, Memory, Window and Reflector.
+	//
+	// The first lease of a resource and selection with a NewSource calls it. Later ones with a
+	// NewSource share the informer, and theirs is not called. If NewSource fails, or if the
+	// informer was freed ([FactoryOptions.StopIdle]), the next lease calls its own.
+	//
+	// NewSource receives the cluster and the query that the options of the lease and of the
+	// factory select, and often wraps cluster.Source(q). The source has to apply the query's
+	// namespace and selectors: the factory does not filter. NewSource must not call the
+	// factory, which is locked.
+	//
+	// Leases with and without a NewSource never share an informer, so that a lease reads the
+	// same source whichever came first. A factory that has leases of both for one resource has
+	// two copies of it.
+	NewSource func(cluster *kube.Cluster, q kube.Query) (reflector.Source[*wire.Object], error)
 }
 
 // common returns the options of the informer, without those of the factory.

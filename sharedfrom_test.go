@@ -46,10 +46,15 @@ func unreachable(t *testing.T) *kube.Cluster {
 	return cluster
 }
 
-// leaseFrom is SharedFrom, and fails the test if it fails.
+// leaseFrom leases an informer of a user's source, and fails the test if it fails.
 func leaseFrom[T wire.Pointer[P], P any](t *testing.T, f *watershed.Factory, s *sourcesOf, opts *watershed.SharedOptions[T]) *watershed.Lease[T] {
 	t.Helper()
-	l, err := watershed.SharedFrom[T, P](f, s.source, opts)
+	var own watershed.SharedOptions[T]
+	if opts != nil {
+		own = *opts
+	}
+	own.NewSource = s.source
+	l, err := watershed.Shared[T, P](f, &own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +122,9 @@ func TestSharedFrom_besideShared(t *testing.T) {
 		s.put("shop/a", nil)
 		lease := map[bool]func() (*watershed.Lease[*corev1.Pod], error){
 			true: func() (*watershed.Lease[*corev1.Pod], error) {
-				return watershed.SharedFrom[*corev1.Pod](f, func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error) { return s, nil }, nil)
+				return watershed.Shared(f, &watershed.SharedOptions[*corev1.Pod]{
+					NewSource: func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error) { return s, nil },
+				})
 			},
 			false: func() (*watershed.Lease[*corev1.Pod], error) { return watershed.Shared[*corev1.Pod](f, nil) },
 		}
@@ -153,7 +160,9 @@ func TestSharedFrom_fails(t *testing.T) {
 		{broken, "source of files in prod: broken"},
 		{nil, "source of files in prod: newSource returned nil"},
 	} {
-		_, err := watershed.SharedFrom(f, func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error) { return nil, test.err }, files)
+		own := *files
+		own.NewSource = func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error) { return nil, test.err }
+		_, err := watershed.Shared(f, &own)
 		if err == nil || err.Error() != test.want || test.err != nil && !errors.Is(err, test.err) {
 			t.Errorf("error %v, want %s", err, test.want)
 		}
@@ -162,7 +171,8 @@ func TestSharedFrom_fails(t *testing.T) {
 	s := &sourcesOf{server: newServer()}
 	leaseFrom(t, f, s, files)
 	expect.Equal(t, len(s.queries), 1)
-	if _, err := watershed.SharedFrom[*bytes.Buffer](f, s.source, nil); !errors.Is(err, watershed.ErrNoResource) {
+	unknown := &watershed.SharedOptions[*bytes.Buffer]{NewSource: s.source}
+	if _, err := watershed.Shared(f, unknown); !errors.Is(err, watershed.ErrNoResource) {
 		t.Errorf("error %v, want ErrNoResource", err)
 	}
 	expect.Equal(t, len(s.queries), 1)
