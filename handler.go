@@ -179,7 +179,7 @@ func (r *registration[T]) Join(l *engine.Life) {
 	f := l.Follow()
 	d := &delivery{life: l, follower: f, synced: make(chan struct{})}
 	r.state.Store(d)
-	shared := r.informer.sharingIn(l)
+	shared := r.informer.sharing.in(l)
 	l.Spawn(d, func(ctx context.Context) {
 		defer l.Unfollow(f)
 		if !r.enter() {
@@ -192,14 +192,6 @@ func (r *registration[T]) Join(l *engine.Life) {
 		defer context.AfterFunc(ctx, func() { d.over.Store(true) })()
 		r.run(ctx, d, f, shared)
 	})
-}
-
-// sharingIn returns the sharing of a life. The caller holds the engine's mu.
-func (i *Informer[T]) sharingIn(l *engine.Life) *sharing[T] {
-	if i.sharing == nil || i.sharing.life != l {
-		i.sharing = &sharing[T]{life: l}
-	}
-	return i.sharing
 }
 
 // run calls the handler until ctx ends.

@@ -41,9 +41,8 @@ type Informer[T any] struct {
 	resync  time.Duration
 	// shared means that a factory runs the informer.
 	shared bool
-	// sharing lets the handlers of the current life share decoded changes. The engine's
-	// mu guards it.
-	sharing *sharing[T]
+	// sharing lets the handlers of the current life share decoded changes.
+	sharing currentSharing[T]
 }
 
 // New returns an informer of a cluster's resource. It does not connect to the server

@@ -4,6 +4,7 @@
 package watershed
 
 import (
+	"sync"
 	"sync/atomic"
 	"weak"
 
@@ -28,6 +29,22 @@ const (
 type sharing[T any] struct {
 	life  *engine.Life
 	slots [blocks]atomic.Pointer[blockSlot[T]]
+}
+
+// currentSharing has the sharing of the handlers' current life.
+type currentSharing[T any] struct {
+	mu sync.Mutex // guards of
+	of *sharing[T]
+}
+
+// in returns the sharing of a life, which is the handlers' next one.
+func (c *currentSharing[T]) in(l *engine.Life) *sharing[T] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil || c.of.life != l {
+		c.of = &sharing[T]{life: l}
+	}
+	return c.of
 }
 
 // blockSlot refers to a block.

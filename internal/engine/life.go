@@ -29,6 +29,8 @@ const queuedBytes = 16 << 20
 // Life is one run of an engine: the stages of the flow, connected.
 type Life struct {
 	timeline
+	readers
+	tasks
 	queue     *delta.FIFO[*wire.Object]
 	reflector *reflector.Reflector[*wire.Object]
 	packing   *packing // nil if objects are not packed
@@ -36,8 +38,8 @@ type Life struct {
 	counters  *Counters
 	batch     func(BatchStats) // may be nil
 	tap       func(*Snapshot, []Change, bool)
-	// synced is closed when the first list is stored, stopped when the run ends.
-	synced, stopped chan struct{}
+	// stopped is closed when the run ends.
+	stopped chan struct{}
 	// filled is how often the queue was filled since the consumer was last known to have
 	// emptied it. The consumer is a goroutine of consuming, which runs while filled is not
 	// 0: a process may have many informers, and most are idle.
@@ -45,7 +47,7 @@ type Life struct {
 	consuming sync.WaitGroup
 
 	// writing keeps the store and the log in step: both receive the same changes. It
-	// guards the fields up to mu. The log begins when the store has a complete state, because
+	// guards the fields below. The log begins when the store has a complete state, because
 	// it has no readers before.
 	writing sync.Mutex
 	live    bool
@@ -59,24 +61,12 @@ type Life struct {
 	// before the first change.
 	running    bool
 	maintained []func()
-
-	// mu guards the fields below.
-	mu sync.Mutex
-	// joining has the readers that wait for the first list to be stored, and start at
-	// its state. started means that it is stored.
-	joining map[*Follower]struct{}
-	started bool
-	ctx     context.Context // set while the life runs
-	over    bool
-	// waiting has the functions to start when the life runs, by their owner.
-	waiting map[any]func(context.Context)
-	// children are the goroutines that run waits for.
-	children sync.WaitGroup
 }
 
 func newLife(source reflector.Source[*wire.Object], opts Options) *Life {
-	l := &Life{synced: make(chan struct{}), stopped: make(chan struct{})}
+	l := &Life{stopped: make(chan struct{})}
 	l.initTimeline(opts.Window)
+	l.initReaders(&l.timeline)
 	waiting := 0 // the queue's default
 	if opts.Packed {
 		waiting = packedQueue
@@ -114,10 +104,6 @@ func (l *Life) Snapshot() *Snapshot { return l.store.Snapshot() }
 // Reflector returns the reflector of the life.
 func (l *Life) Reflector() *reflector.Reflector[*wire.Object] { return l.reflector }
 
-// Synced returns a channel that is closed when the first list is stored, or the stored state
-// has caught up with the server.
-func (l *Life) Synced() <-chan struct{} { return l.synced }
-
 // Stopped returns a channel that is closed when the run ends.
 func (l *Life) Stopped() <-chan struct{} { return l.stopped }
 
@@ -140,34 +126,6 @@ func (l *Life) DictionaryBytes() int64 {
 		return 0
 	}
 	return l.packing.packer.DictionaryBytes() / max(l.packing.shared.users.Load(), 1)
-}
-
-// Spawn runs a function in its own goroutine, now or when the life begins, until its
-// context ends. After the end of the life, Spawn does not run it and returns false. An owner
-// that must not wait for the life to begin any more calls Unspawn.
-func (l *Life) Spawn(owner any, run func(context.Context)) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.over:
-		return false
-	case l.ctx == nil:
-		if l.waiting == nil {
-			l.waiting = map[any]func(context.Context){}
-		}
-		l.waiting[owner] = run
-	default:
-		ctx := l.ctx
-		l.children.Go(func() { run(ctx) })
-	}
-	return true
-}
-
-// Unspawn drops the function of an owner if the life has not begun.
-func (l *Life) Unspawn(owner any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.waiting, owner)
 }
 
 // settle requests the life's turn to pack old objects densely, if there are any.
@@ -209,26 +167,15 @@ func (l *Life) startSettling() bool {
 // goroutine, at the end of a short chain of calls with small frames: see
 // [reflector.Waiter].
 func (l *Life) run(ctx context.Context, ended func()) error {
+	if l.packing != nil {
+		l.packing.shared.users.Add(1)
+	}
 	l.begin(ctx)
 	l.maintain()
 	l.restore(ctx)
 	err := l.reflector.Run(ctx)
 	l.end(ended)
 	return err
-}
-
-// begin starts the waiting functions.
-func (l *Life) begin(ctx context.Context) {
-	if l.packing != nil {
-		l.packing.shared.users.Add(1)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ctx = ctx
-	for _, run := range l.waiting {
-		l.children.Go(func() { run(ctx) })
-	}
-	l.waiting = nil
 }
 
 // maintain starts the periodic work if something was written before the life began.
@@ -260,16 +207,14 @@ func (l *Life) end(ended func()) {
 	l.queue.Close()
 	l.consuming.Wait()
 	l.files.close()
-	l.mu.Lock()
-	l.over = true
-	l.mu.Unlock()
+	l.refuse()
 	if l.packing != nil {
 		l.packing.shared.leave(&l.packing.turn)
 	}
 	close(l.stopped)
 	l.log.Close()
 	ended()
-	l.children.Wait()
+	l.tasks.running.Wait()
 	l.endMaintenance()
 	if l.packing != nil {
 		l.packing.shared.users.Add(-1)
@@ -396,7 +341,7 @@ func (l *Life) catchUp(deltas delta.Deltas[*wire.Object]) delta.Deltas[*wire.Obj
 	}
 	l.Apply(deltas[:end+1])
 	l.resuming = false
-	l.startReaders(l.store.Snapshot())
+	l.readers.start(l.store.Snapshot())
 	return deltas[end+1:]
 }
 
@@ -421,45 +366,7 @@ func (l *Life) goLive() {
 		l.tap(first, nil, true)
 	}
 	l.files.append(first, nil, false)
-	l.startReaders(first)
-}
-
-// startReaders starts the waiting readers at the first state that is current.
-func (l *Life) startReaders(first *Snapshot) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.started = true
-	for f := range l.joining {
-		f.start(first)
-	}
-	l.joining = nil
-	close(l.synced)
-}
-
-// Follow returns a reader of the life. It starts at the current state or, before the
-// life has synced, at the state of the first list. Until then it must not be used, and
-// an owner that stops waiting must call Unfollow. A reader holds the state that it
-// starts at, as any slow reader does.
-func (l *Life) Follow() *Follower {
-	f := &Follower{timeline: &l.timeline}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.started {
-		f.start(l.store.Snapshot())
-	} else {
-		if l.joining == nil {
-			l.joining = map[*Follower]struct{}{}
-		}
-		l.joining[f] = struct{}{}
-	}
-	return f
-}
-
-// Unfollow drops a reader that has not started.
-func (l *Life) Unfollow(f *Follower) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.joining, f)
+	l.readers.start(first)
 }
 
 // Apply adds deltas to the state and notifies the readers.

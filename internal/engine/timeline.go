@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"iter"
+	"sync"
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed/delta"
@@ -132,6 +133,64 @@ func (t *timeline) markAt(revision uint64) *Snapshot {
 func (t *timeline) tidy() {
 	t.log.Expire()
 	t.remark()
+}
+
+// readers are the readers of a life that have not started. They start at the first state that
+// is current: that of the first list, or the stored state when it has caught up.
+type readers struct {
+	timeline *timeline
+	// synced is closed when they start.
+	synced chan struct{}
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	joining map[*Follower]struct{}
+	started bool
+}
+
+// initReaders sets up the readers of a timeline.
+func (r *readers) initReaders(t *timeline) { r.timeline, r.synced = t, make(chan struct{}) }
+
+// Synced returns a channel that is closed when the first list is stored, or the stored state
+// has caught up with the server.
+func (r *readers) Synced() <-chan struct{} { return r.synced }
+
+// start starts the waiting readers at the first state that is current.
+func (r *readers) start(first *Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = true
+	for f := range r.joining {
+		f.start(first)
+	}
+	r.joining = nil
+	close(r.synced)
+}
+
+// Follow returns a reader of the life. It starts at the current state or, before the
+// life has synced, at the state of the first list. Until then it must not be used, and
+// an owner that stops waiting must call Unfollow. A reader holds the state that it
+// starts at, as any slow reader does.
+func (r *readers) Follow() *Follower {
+	f := &Follower{timeline: r.timeline}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.started {
+		f.start(r.timeline.store.Snapshot())
+	} else {
+		if r.joining == nil {
+			r.joining = map[*Follower]struct{}{}
+		}
+		r.joining[f] = struct{}{}
+	}
+	return f
+}
+
+// Unfollow drops a reader that has not started.
+func (r *readers) Unfollow(f *Follower) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.joining, f)
 }
 
 // Follower reads a life's timeline for one reader, starting from a snapshot. It is its own
