@@ -341,7 +341,7 @@ func (l *Life) catchUp(deltas delta.Deltas[*wire.Object]) delta.Deltas[*wire.Obj
 	}
 	l.Apply(deltas[:end+1])
 	l.resuming = false
-	l.readers.start(l.store.Snapshot())
+	l.startReaders(l.store.Snapshot())
 	return deltas[end+1:]
 }
 
@@ -366,7 +366,7 @@ func (l *Life) goLive() {
 		l.tap(first, nil, true)
 	}
 	l.files.append(first, nil, false)
-	l.readers.start(first)
+	l.startReaders(first)
 }
 
 // Apply adds deltas to the state and notifies the readers.

@@ -155,8 +155,8 @@ func (r *readers) initReaders(t *timeline) { r.timeline, r.synced = t, make(chan
 // has caught up with the server.
 func (r *readers) Synced() <-chan struct{} { return r.synced }
 
-// start starts the waiting readers at the first state that is current.
-func (r *readers) start(first *Snapshot) {
+// startReaders starts the waiting readers at the first state that is current.
+func (r *readers) startReaders(first *Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = true
