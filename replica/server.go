@@ -57,7 +57,6 @@ type shared struct {
 	written *respond.Budget
 	// requests counts the requests.
 	requests requestmetrics.Requests
-	clock    view.Clock
 	seals    *view.SealKey
 	logger   *slog.Logger
 	// programResources are the resources that the program answers itself.
