@@ -97,7 +97,7 @@ var rules = map[string]rule{
 	"fleet/internal/quota":     {own: []string{"delta", "reflector", "wire", ".", "internal/timer"}},
 	"fleet/internal/selection": {own: []string{"kube"}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/upstream": {own: []string{
-		"delta", "reflector", "wire", "kube", "disk", ".", "internal/timer",
+		"delta", "reflector", "wire", "kube", "disk", "internal/engine", ".", "internal/timer",
 		"fleet/internal/admission", "fleet/internal/quota", "fleet/internal/selection",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/internal/verify": {own: []string{
@@ -112,7 +112,7 @@ var rules = map[string]rule{
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/laststate": {own: []string{"kube", "disk"}},
 	"fleet/internal/mirror": {own: []string{
-		"store", "fanout", "reflector", "wire", "kube", "disk", ".", "internal/timer", "fleet/history",
+		"store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", ".", "internal/timer", "fleet/history",
 		"fleet/internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
 		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
 	}, others: []string{"k8s.io/apimachinery/"}},
