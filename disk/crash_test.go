@@ -99,7 +99,6 @@ func runChild(path string) {
 	must(childTB{}, err)
 	_, _ = f.WriteString("\n") // ends an incomplete line
 	d := openDirectory(childTB{}, path, &Options{Window: 2 * time.Second})
-	go d.Run(context.Background()) //nolint:errcheck // it ends with the process
 	var worlds []*world
 	for resource, size := range childMirrors {
 		m := openMirror(childTB{}, d, identify(resource), MirrorOptions{})
@@ -119,6 +118,8 @@ func runChild(path string) {
 		}
 		worlds = append(worlds, w)
 	}
+	// On a busy machine, what is not open within the window would be removed.
+	go d.Run(context.Background()) //nolint:errcheck // it ends with the process
 	fmt.Fprintln(os.Stdout, "ready")
 	for n := 0; ; n++ {
 		worlds[n%len(worlds)].random()
