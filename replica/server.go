@@ -48,6 +48,7 @@ type Server struct {
 
 // shared is the state that all requests to a server use.
 type shared struct {
+	// reads answers gets, lists and watches of views.
 	reads read.Reader
 	// tracker has the responses that are being written.
 	tracker respond.Tracker
