@@ -20,15 +20,15 @@
 //
 // Every byte that is read is covered by a checksum. A batch that was not completely written
 // at the end of the log is ignored. Any other damage rejects the mirrors that it may
-// concern: one if the header of the record is right, all of the cluster that need the
-// segment if not. No record is ever left out of the middle. A mirror is loaded only with an
+// concern: if the header of the record is intact, one mirror, and otherwise every mirror of the
+// cluster that needs the segment. No record is ever left out of the middle. A mirror is loaded only with an
 // equal [Identity]. Files of a newer format are refused and left as they are.
 //
 // Where changes of a mirror were not written or are removed, [Cluster.History] yields a
 // [*GapError] with the bounds of the gap in time. Times never go back: if the clock of the machine is set
-// back, they stand still until it has caught up. A clock that is more than a minute ahead
-// is believed when it has been so for five minutes. Until then the logs go by the time that
-// passes, so that a wrong clock does not remove the past.
+// back, they stand still until it has caught up. A clock that jumps ahead by more than a minute
+// is ignored for five minutes, in which the logs use the time that has passed, so that a
+// wrong clock does not remove the past.
 //
 // [State.Records] has no gaps: it leads from the state at [State.After] to the loaded one,
 // and each change has the state of its object before. Damage in files that only the records

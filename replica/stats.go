@@ -34,8 +34,8 @@ type Stats struct {
 	// for their client for more than a second, and BlockedFor the longest time.
 	Open, Blocked int
 	BlockedFor    time.Duration
-	// Cut counts clients that were cut off because they did not read, and Expired the
-	// watches that ended because their client was too slow for the history.
+	// Cut counts clients that were cut off because they did not read, and Expired the watches
+	// that ended with 410: the history has no complete changes from the client's version on.
 	Cut, Expired uint64
 }
 

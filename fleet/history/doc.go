@@ -11,8 +11,8 @@
 // A feed keeps the newest state and a log of changes. Each change has a revision, which is its
 // position in the log and grows by one, and the version of the server. A client that has seen
 // everything up to a version continues after some revision: [Feed.Since] returns it. The answer
-// is exact, or [ErrExpired]: the client then lists again. Three things make it difficult. The
-// example follows one feed through all of them.
+// is exact, or [ErrExpired]: the client then lists again. Gaps and versions that repeat make it difficult. The
+// example follows one feed through both.
 //
 // The first list has no objects and is at version 100. Then a watch delivers:
 //

@@ -28,7 +28,7 @@ type Reader struct {
 	Values *view.Values
 	// Tracker has the responses that are being written.
 	Tracker *respond.Tracker
-	// Expired counts the watches that ended because their client was too slow for the history.
+	// Expired counts the watches that ended with 410.
 	Expired *atomic.Uint64
 	Logger  *slog.Logger
 	// Guarded means that hooks decide which requests are answered.

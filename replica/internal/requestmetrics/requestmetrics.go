@@ -58,8 +58,8 @@ type Timing struct{ Verb, Scope string }
 
 // Requests counts the requests to a server. The zero value is ready to use. All methods are safe for concurrent use.
 type Requests struct {
-	// Expired counts the watches that ended because their client was too slow for the
-	// history.
+	// Expired counts the watches that ended with 410: the history has no complete changes
+	// from the client's version on.
 	Expired atomic.Uint64
 
 	// mu guards the maps. Their values are modified without it.

@@ -21,7 +21,7 @@
 //   - The right of a watch is checked again while it runs, and the watch ends when the right
 //     is lost.
 //
-// A cluster that does not answer a review makes a 503, never a 401 or a 403, and never a
-// decision, except for the owner, with whose credentials the copy was read. Requests
+// If a cluster does not answer a review, the caller gets 503, never a 401 or a 403. The owner
+// may still read: the copy was read with the owner's credentials. Requests
 // without credentials are refused, except for the health of the process.
 package access

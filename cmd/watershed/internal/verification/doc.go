@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Package verification lets callers of a server compare its copies with the clusters, and
-// repair them. It has the API of that, a resource that the program answers itself: a client
+// repair them. It serves this as a resource that the program answers itself: a client
 // creates a [Verification], and receives it with its results.
 //
 // # Guarantees
