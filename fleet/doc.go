@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Package fleet mirrors many clusters and reads across them as if they were one. It
-// mirrors everything in them that can be listed and watched, or a part of it.
+// mirrors what can be listed and watched in them, or a part of it, see [Options.Resources].
 //
 //	f, err := fleet.New(directory.NewKubeconfig(nil), &fleet.Options{Resources: []string{"pods", "*.apps"}})
 //	go f.Run(ctx)
@@ -34,20 +34,23 @@
 //     reached: [Status.Since] is when that began. The objects of a resource that is no
 //     longer served, and of a cluster that has left the directory, are removed and their
 //     memory is freed.
-//   - A cluster whose credentials change continues from the version that it had. A name
-//     that leads to another server, or an address that leads to another cluster, keeps
-//     its objects until those of the other cluster have synced: see [Identity].
+//   - A cluster whose credentials change continues from the version that it had. If a
+//     name or an address now leads to another cluster, the old objects stay readable
+//     until the new ones have synced: see [Identity].
 //   - Names that lead to one cluster are one member: see [Member.Aliases]. A copy may be
 //     limited to a namespace or a selector: see [Scope].
-//   - With [Options.Disk], a restart continues from files, and [history.Feed.AtTime]
-//     and [history.Feed.Changes] read the past. A state of the past is exact, or an error.
+//   - With [Options.Disk], a restart continues from files. With [Options.History] too,
+//     [history.Feed.AtTime] and [history.Feed.Changes] read the past. A state of the past
+//     is exact, or an error.
 //   - Clusters and resources do not wait for each other. [Budget] limits how many
-//     resources are listed at once, and for how long a silent list counts.
+//     resources of a cluster are listed at once, and for how long a silent list counts,
+//     and [Options.Lists] how many of all clusters.
 //
 // # What blocks
 //
-// [Fleet.Run] and the functions that wait. Reads take no lock that is held for longer
-// than it takes to copy a pointer for each cluster; [IndexBy] reads every object.
+// [Fleet.Run], [Fleet.WaitForSync], loops over [View.Watch], [Follower.Next], [Member.Verify]
+// and [Member.Changes]. [View.Get] takes no lock. A [Snapshot] takes the lock of the collection,
+// which a mirror holds while it publishes a batch; [IndexBy] reads every object.
 //
 // # Bounds and ownership
 //

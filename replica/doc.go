@@ -13,13 +13,14 @@
 // # Guarantees
 //
 // A list is one state that the server had, and a watch from its version continues from there
-// without a gap. Reads are answered from the copy, and headers contain its age. A request
-// goes to a cluster only if the client requests that. Nothing can be written. If the fleet has
-// files, the parameters at and changes of a cluster's resources read the past.
+// without a gap. Reads are answered from the copy, and headers contain its age. Unless
+// [Options.PassThrough] is set, nothing can be written, and of a cluster's API only OpenAPI documents
+// and reads that the client wants to be consistent are requested from the cluster. If the fleet has
+// files, the parameters at and changes read the past, of one cluster or of all.
 //
 // # What blocks
 //
-// A read blocks only on its own client, as long as that makes progress within
+// A read blocks only on the hooks and on its own client, as long as that makes progress within
 // [Options.WriteTimeout]. A read of a resourceVersion that the copy has not reached waits up
 // to 3 s for it, like kube-apiserver. A request that is passed on waits up to
 // [Options.OriginTimeout] for the headers of the cluster's response.

@@ -21,7 +21,7 @@ type ResourceChange struct {
 
 // Changes yields the changes of all resources that are wanted between two times, in the
 // order in which they arrived, from the files of a cluster. It reads them once. Old is
-// known only if the object has changed before since then. An error marks a gap at this
+// nil for the first change of an object in that time. An error marks a gap at this
 // position, and iteration goes on; the error of ctx is the last item. It waits while too many
 // others read the past. It takes the memory of the objects that have changed.
 func (d *DiskReader) Changes(

@@ -11,8 +11,9 @@
 // A feed keeps the newest state and a log of changes. Each change has a revision, which is its
 // position in the log and grows by one, and the version of the server. A client that has seen
 // everything up to a version continues after some revision: [Feed.Since] returns it. The answer
-// is exact, or [ErrExpired]: the client then lists again. Gaps and versions that repeat make it difficult. The
-// example follows one feed through both.
+// is exact, or [ErrExpired]: the client then lists again. It is [ErrFuture] if the copy has not
+// reached the version yet, and [ErrNotReady] before the first list. Gaps and versions
+// that repeat make it difficult. The example follows one feed through both.
 //
 // The first list has no objects and is at version 100. Then a watch delivers:
 //
@@ -82,6 +83,13 @@
 //
 // # What blocks
 //
-// [Feed.Wait] and [Feed.Resume] wait for a version. Reads of files wait for each other, and never
-// for a client, except [DiskReader.Changes].
+// [Feed.Wait] and [Feed.Resume] wait for a version. Two reads of files run at once, and others
+// wait. A read ends before its results are returned, except [DiskReader.Changes], whose caller
+// keeps its place while it iterates.
+//
+// # Bounds and ownership
+//
+// The mu of a feed guards its coverage and its era. It is held while a batch is published, and
+// never while a reader waits. A feed keeps changes within its window and for five minutes, and at
+// most 64 gaps. The parts of a relist are kept until the relist ends.
 package history

@@ -49,8 +49,8 @@ type Feed struct {
 	mu sync.Mutex
 	// coverage has the versions after which the log is complete.
 	coverage coverage
-	// firstRevision is the first revision that has the newest version: that of the first
-	// change with it, or of the state before a bookmark.
+	// firstRevision is the revision of the first change with the newest version, or of the last
+	// change before it if only a bookmark had the version.
 	firstRevision uint64
 	// relisting is set during a relist, and pending are its differences so far.
 	relisting bool
@@ -99,8 +99,8 @@ func (f *Feed) Now() (*Moment, error) {
 	return nil, fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotReady)
 }
 
-// Wait waits until the state has reached a version, and returns it. If ctx ends before,
-// it returns the newest state and [ErrFuture].
+// Wait waits until the state has reached a version, and returns it. If ctx ends or the feed is
+// closed before, it returns the newest state and [ErrFuture]. Without a state it does not wait.
 func (f *Feed) Wait(ctx context.Context, version uint64) (*Moment, error) {
 	for {
 		f.mu.Lock()

@@ -22,7 +22,7 @@ const (
 // the last source of its objects. All methods are safe for concurrent use.
 type dictionaries struct {
 	room room
-	// mu guards kinds. It is taken after a packer's. The room limits the number of kinds.
+	// mu guards kinds. It is taken after the mu of a [Trainers]. The room limits the number of kinds.
 	mu    sync.Mutex
 	kinds map[Key]weak.Pointer[Trainer]
 }

@@ -34,7 +34,7 @@ type Catalog struct {
 	closed bool
 }
 
-// entry is a collection in the catalog. Latest is the greatest revision of the collection,
+// entry is a collection in the catalog. The field latest is the greatest revision of the collection,
 // also after it was freed.
 type entry struct {
 	collection weak.Pointer[Collection]

@@ -22,7 +22,7 @@ import (
 
 // Collection is one resource of all clusters: the state of each cluster that has it, and
 // one log of their changes. The log keeps each cluster's changes in their order. When a
-// cluster's State joins or leaves as a whole, that is not logged: the log is cut, and
+// cluster's state joins or leaves as a whole, that is not logged: the log is cut, and
 // readers continue with the differences.
 //
 // It costs 100 bytes for each cluster, and the window of the log.
@@ -124,7 +124,7 @@ func (c *Collection) Introduce(cluster string, i *Informer) {
 }
 
 // Apply handles a batch of an informer's changes. The first batch of an informer has no
-// changes: it makes the informer's State the cluster's, and Apply returns the informer
+// changes: it makes the informer's state the cluster's, and Apply returns the informer
 // that had that place before, if any.
 func (c *Collection) Apply(i *Informer, s State, changes []store.Change[*wire.Object]) (replaced *Informer) {
 	c.mu.Lock()
@@ -221,7 +221,7 @@ func (c *Collection) RemoveIndex(x Index) {
 	delete(c.indexes, x)
 }
 
-// refreshLocked reads an informer's State again after an index was added to it. If the
+// refreshLocked reads an informer's state again after an index was added to it. If the
 // informer is ahead of the collection, a batch with the newer state is on its way.
 func (c *Collection) refreshLocked(i *Informer) {
 	p, _ := find(*c.parts.Load(), c.informers[i])

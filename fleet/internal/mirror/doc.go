@@ -19,7 +19,7 @@
 //
 // # Bounds and ownership
 //
-// The mu of a set guards its maps. The mu of the member is taken before it, those of the catalog and of the
-// collections after it. An idle mirror costs two goroutines, one of which is net/http's, and about 20 KB
-// besides the objects.
+// The mu of a set guards its maps. The mu of the member is taken before it. The mu of the catalog, of the
+// collections, and of the member that this one replaces are taken after it. An idle mirror costs two
+// goroutines, one of which is net/http's, and about 20 KB besides the objects.
 package mirror

@@ -52,7 +52,7 @@ type Mirror struct {
 // tap receives each batch that an informer has applied, see [watershed.SourceOptions.Tap].
 type tap = func(s collection.State, changes []store.Change[*wire.Object], whole bool)
 
-// newMirror returns a mirror of a resource that passes its batches to a tap. UnknownFields
+// newMirror returns a mirror of a resource that passes its batches to a tap. The function unknownFields
 // is called with an object that has fields which its Go type does not have.
 func newMirror(
 	to *upstream.Server, s *Settings, r kube.Resource, q kube.Query, unknownFields func(*wire.Object), t tap,
@@ -118,7 +118,7 @@ func (x *Mirror) logEnd(logger *slog.Logger, err error) {
 }
 
 // stop ends the mirror, and does not wait for run to return. If another mirror is to
-// replace this one, its collection.State stays readable.
+// replace this one, its state stays readable.
 func (x *Mirror) stop(replaced bool) {
 	if x.Collection != nil {
 		x.Collection.Forget(x.Cluster, x.Informer, replaced)
