@@ -134,6 +134,10 @@ func (j *journal) forget() {
 func (j *journal) cut(down bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.cutLocked(down)
+}
+
+func (j *journal) cutLocked(down bool) {
 	j.down = down
 	for w := range j.open {
 		w.end(errors.New("connection reset"))
@@ -141,11 +145,11 @@ func (j *journal) cut(down bool) {
 	clear(j.open)
 }
 
-// restore puts the server back to a version.
+// restore puts the server back to a version. A watch that is cut cannot begin again before that.
 func (j *journal) restore(version uint64) {
-	j.cut(false)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.cutLocked(false)
 	events := slices.Clone(j.eras[j.era()])
 	j.eras = append(j.eras, slices.DeleteFunc(events, func(e *entry) bool { return e.version > version }))
 	j.version, j.forgotten = version, version
