@@ -86,13 +86,17 @@ func (one *request) start() {
 	one.ctx, _ = one.tracing.tracer.Start(ctx, one.r.Method, opts...)
 }
 
+// now returns the time by the clock that the beginning was read from and the time since then. So
+// spans are within their parents, also if the clock of the machine is set meanwhile.
+func (one *request) now() time.Time { return one.began.Add(time.Since(one.began)) }
+
 // Phase implements [replica.Trace].
 func (one *request) Phase(p replica.Phase) (end func()) {
 	i := len(one.phases)
-	one.phases = append(one.phases, phase{name: p, began: time.Now(), within: one.open})
+	one.phases = append(one.phases, phase{name: p, began: one.now(), within: one.open})
 	one.open = i
 	return func() {
-		one.phases[i].end = time.Now()
+		one.phases[i].end = one.now()
 		one.open = one.phases[i].within
 		if p == replica.PhaseAdmit {
 			one.start()
@@ -104,7 +108,8 @@ func (one *request) Phase(p replica.Phase) (end func()) {
 func (one *request) PassOn(ctx context.Context, header http.Header) (_ context.Context, end func(code int, err error)) {
 	one.start()
 	ctx = trace.ContextWithSpan(ctx, trace.SpanFromContext(one.ctx))
-	ctx, span := one.tracing.tracer.Start(ctx, one.r.Method+" "+routeOf(one.q), trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := one.tracing.tracer.Start(ctx, one.r.Method+" "+routeOf(one.q),
+		trace.WithTimestamp(one.now()), trace.WithSpanKind(trace.SpanKindClient))
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("http.request.method", one.r.Method), attribute.String("url.template", routeOf(one.q)),
 			attribute.String("k8s.cluster.name", one.q.Cluster))
@@ -177,7 +182,7 @@ func (one *request) End(e replica.Ending) {
 // record makes the spans of the phases.
 func (one *request) record() {
 	all := make([]context.Context, len(one.phases))
-	now := time.Now()
+	now := one.now()
 	for i, p := range one.phases {
 		ctx := one.ctx
 		if p.within >= 0 {
