@@ -208,7 +208,7 @@ func (p *replicaProcess) usage() (u usage, err error) {
 		}
 	}
 	u.goroutines = strings.Count("\n"+text, "\ngoroutine ") - 2*idle
-	u.passing = strings.Count(text, "replica.(*passThrough).serve(")
+	u.passing = strings.Count(text, "passthrough.(*Forwarder).Serve(")
 	if text, err = fetch(root + "heap?gc=1&debug=1"); err != nil {
 		return u, err
 	}
