@@ -153,8 +153,8 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 	})
 }
 
-// TestKeys_sources sets each key by its file, its variable and its flag.
-func TestKeys_sources(t *testing.T) {
+// TestKeys_fromFileVariableAndFlag sets each key by its file, its variable and its flag.
+func TestKeys_fromFileVariableAndFlag(t *testing.T) {
 	for i, k := range settings.New().Keys.Keys() {
 		samples := [3]any{"a", "b", "c"}
 		switch k.Value().(type) {

@@ -18,7 +18,7 @@ import (
 // a few milliseconds.
 const pollInterval = 2 * time.Second
 
-// poller is the one loop of all sources that read files.
+// poller is the one loop of all sources that read files, and of other sources that must be asked.
 type poller struct {
 	interval time.Duration // pollInterval, except in tests
 	logger   *slog.Logger

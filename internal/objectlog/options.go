@@ -21,6 +21,7 @@ func Options(window int64) *fanout.Options[*wire.Object] {
 // OptionsOf returns the same options for a log of values that have an object.
 func OptionsOf[T any](window int64, object func(T) *wire.Object) *fanout.Options[T] {
 	return &fanout.Options[T]{
+		Age:   MaxAge,
 		Bytes: window,
 		Count: max(10_000, int(window>>10)),
 		Size:  func(c store.Change[T]) int { return size(c.Type, object(c.Old), object(c.New)) },
