@@ -24,7 +24,8 @@ const (
 	// discoverRetry is the wait after a discovery that failed. It doubles with each
 	// failure.
 	discoverRetry = time.Second
-	// discoverRetryMost is the longest wait after a discovery that failed.
+	// discoverRetryMost is the longest wait after a failed discovery, before up to a half of it
+	// is added at random.
 	discoverRetryMost = 30 * time.Second
 	// discoverLagMost is the longest time between two discoveries while a type is
 	// defined that the cluster does not serve.

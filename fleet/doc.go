@@ -21,17 +21,20 @@
 //
 // # Guarantees
 //
-//   - One watch per resource and cluster, whatever the number of readers. Readers never
-//     reach an API server.
-//   - A cluster's part of a [Snapshot] is one state that the cluster had. Clusters are
-//     not synchronized with each other.
+//   - One watch per resource and cluster, whatever the number of readers. A second watch
+//     runs while a resource changes its version or encoding. Readers never reach an API
+//     server.
+//   - A cluster's part of a [Snapshot] is one state that the cluster had, except while the
+//     resource is listed again: then the snapshot has objects of the list and objects from
+//     before the list. A [history.Feed] has no such mixture. Clusters are not synchronized
+//     with each other.
 //   - The changes that [View.Watch] yields always lead from the state that it yielded
 //     before to the current state. Each cluster's changes are in its own order. A reader
 //     that is too slow, or sees a cluster join or leave, receives the differences between
 //     two states.
-//   - The objects of a resource can be read once the resource has synced in a cluster,
-//     not before. They stay in their last known state while the cluster cannot be
-//     reached: [Status.Since] is when that began. The objects of a resource that is no
+//   - The objects of a resource can be read once its first list in a cluster is complete,
+//     or once its stored state is loaded from files. They stay in their last known state
+//     while the cluster cannot be reached: [Status.Since] is when that began. The objects of a resource that is no
 //     longer served, and of a cluster that has left the directory, are removed and their
 //     memory is freed.
 //   - A cluster whose credentials change continues from the version that it had. If a
@@ -49,8 +52,9 @@
 // # What blocks
 //
 // [Fleet.Run], [Fleet.WaitForSync], loops over [View.Watch], [Follower.Next], [Member.Verify]
-// and [Member.Changes]. [View.Get] takes no lock. A [Snapshot] takes the lock of the collection,
-// which a mirror holds while it publishes a batch; [IndexBy] reads every object.
+// and [Member.Changes]. [View.Get] does not take the lock of the collection; if it has to decode the
+// object, it takes the lock of the decoded values for a moment. A [Snapshot] takes the lock of the
+// collection, which a mirror holds while it publishes a batch. [IndexBy] reads every object.
 //
 // # Bounds and ownership
 //

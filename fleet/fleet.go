@@ -299,8 +299,8 @@ func (f *Fleet) Reconfigure(t Tuning) error {
 	return nil
 }
 
-// retune makes all members use the settings that have changed. A member that is being admitted
-// has them already, because it is made after this.
+// retune makes all members use the changed settings. A member that joins later reads them when it
+// is made.
 func (f *Fleet) retune() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -38,6 +38,9 @@ type Member struct {
 	names    memberNames
 	// end ends the run.
 	end context.CancelFunc
+	// interrupted and notes have locks of their own.
+	interrupted health.Interruptions
+	notes       *laststate.File
 
 	// mu guards the fields below, and changes of the connection.
 	mu     sync.Mutex
@@ -74,8 +77,6 @@ type Member struct {
 	shadowed []string
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
-	interrupted health.Interruptions
-	notes       *laststate.File
 }
 
 // newMember returns a member that has no connection yet. The caller sets the functions of the server,

@@ -45,8 +45,8 @@ func (k Key) Compare(other Key) int {
 // View reads one resource of all clusters, or of some, as values of type T: a Go type
 // such as *corev1.Pod, *unstructured.Unstructured, *metav1.PartialObjectMetadata, or
 // *[wire.Object], which is the object as bytes. A view can be made before any cluster has
-// the resource. It has a cluster's objects once the resource has synced there, and keeps
-// their last known state while the cluster cannot be reached. All methods are safe for
+// the resource. It has a cluster's objects once the first list there is complete, or once the
+// stored state is loaded, and keeps their last known state while the cluster cannot be reached. All methods are safe for
 // concurrent use.
 type View[T any] struct {
 	fleet      *Fleet
@@ -132,14 +132,14 @@ func (v *View[T]) Snapshot() Snapshot[T] {
 	return Snapshot[T]{view: v, state: v.collection.Newest(v.clusters)}
 }
 
-// Recognize returns nil if the fleet has issued a revision of the view's resource, see
-// [Snapshot.Revision]. Otherwise the error is [ErrExpired]: another process may have
-// issued the revision, or an earlier run of this one. Later revisions are then greater
-// than that one, unless it is more than a minute ahead of the clock.
+// Recognize returns nil if this process can have issued a revision of the view's resource,
+// see [Snapshot.Revision], and otherwise [ErrExpired]: another process may have issued the
+// revision, or an earlier run of this one. After ErrExpired all later revisions are greater than
+// the given one, unless the given one is more than a minute ahead of the clock.
 func (v *View[T]) Recognize(revision uint64) error { return v.collection.Recognize(revision) }
 
-// Reserve returns a revision that is greater than all before and less than all after it.
-// Unlike that of a snapshot, it does not depend on when something has changed.
+// Reserve returns a new revision that no state has. It is greater than all revisions before
+// and less than all revisions after it.
 func (v *View[T]) Reserve() uint64 { return v.collection.Reserve() }
 
 // Changed returns the same as Snapshot().Changed(), at a lower cost.
@@ -174,8 +174,9 @@ func (v *View[T]) decodes(o *wire.Object) bool {
 	return err == nil
 }
 
-// Snapshot is the state of a view at one moment. For each cluster it has one state that
-// the cluster had. It never changes. Keeping it keeps its objects in memory.
+// Snapshot is the state of a view at one moment. Its part of a cluster is one state that the
+// cluster had, except while a resource is listed again, see the package comment. A snapshot
+// never changes. Keeping it keeps its objects in memory.
 type Snapshot[T any] struct {
 	view  *View[T]
 	state *collection.Snapshot
@@ -205,10 +206,10 @@ func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 	}
 }
 
-// Connections yields the connection that each cluster's state comes from, as it is now,
-// sorted by name. Its Heard is when the cluster last sent something, and StaleSince since
-// when the state is not current. It is [reflector.Idle] if the fleet has ended the
-// connection, but does not have the objects of the next one yet.
+// Connections yields, for each cluster, the present status of the connection that delivered
+// the state, sorted by the clusters' names. Heard is when the cluster last sent something.
+// StaleSince is when the state ceased to be current. The status is [reflector.Idle] if the fleet
+// has ended that connection and its successor has no objects yet.
 func (s Snapshot[T]) Connections() iter.Seq2[string, reflector.Status] {
 	return func(yield func(string, reflector.Status) bool) {
 		for c := range s.each() {

@@ -22,7 +22,8 @@ type Outcome struct {
 	Started bool
 	// Panicked means that the program failed. Then the response is not complete.
 	Panicked bool
-	// Passed means that the cluster has answered the request.
+	// Passed means that the request was passed on with the caller's credentials, even if the
+	// cluster did not answer.
 	Passed bool
 	// Status is the code of the response, and Reason that of a response that is an error, ""
 	// if it has none.

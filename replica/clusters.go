@@ -71,8 +71,8 @@ type ClusterState struct {
 	Readers int64 `json:"readers"`
 	// Queued is how many changes were received and are not applied yet.
 	Queued int `json:"queued,omitempty"`
-	// Heard is when the cluster last sent something, and Quiet when the resource did that has
-	// been silent longest.
+	// Heard is when the cluster last sent something for any resource. Quiet is the same time for
+	// the resource that has been silent longest.
 	Heard time.Time `json:"heard,omitzero"`
 	Quiet time.Time `json:"quiet,omitzero"`
 	// Latency is how long the API server took to answer the last probe, and ClockSkew how far

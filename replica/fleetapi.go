@@ -148,13 +148,13 @@ func (f *seenFleet) unmirrored() []kube.Resource {
 	return all
 }
 
-// census is which members a request for a resource concerns.
+// census sorts the members by what a request for a resource needs.
 type census struct {
 	// selector is what the request requires of clusters, nil if nothing. The requirements on
 	// names and those on labels are its parts.
 	selector, names, labels labels.Selector
-	// visible has only the members that the request selects by their labels. It is that of the
-	// caller if the request does not.
+	// visible has the caller's members. If the request selects clusters by labels, visible has only
+	// the members with these labels.
 	visible *audience.Visible
 	limits  view.Limits
 	fresh   freshness.Freshness
@@ -162,8 +162,9 @@ type census struct {
 	// none, and resource is the resource of that member.
 	first    *fleet.Member
 	resource kube.Resource
-	// holders have the resource in the version of the request, and selected are those of them
-	// that the request selects. Others have it in another version.
+	// holders serve the resource in the version of the request, whether the request selects them or
+	// not. selected are the holders that the request selects. others are selected, and serve another
+	// version.
 	holders  []string
 	selected []*fleet.Member
 	others   []string

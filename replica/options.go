@@ -44,7 +44,7 @@ type Options struct {
 	// PassThrough means that requests below /clusters that the copy cannot answer are passed
 	// on to the cluster with the credentials of the caller, never with those of the fleet:
 	// writes, resources and versions that are not mirrored, media types and old states that
-	// the copy does not have, logs and terminals, discovery and OpenAPI. Reads of a user wait for
+	// the copy does not have, consistent reads, logs and terminals, discovery and OpenAPI. Reads of a user wait for
 	// the user's own writes. Default: such requests are refused.
 	PassThrough bool
 	// PassedRequests is how many requests may be passed on to one cluster at once for

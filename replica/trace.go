@@ -50,7 +50,8 @@ type Ending struct {
 	Status int
 	// Bytes is how many bytes of the body were written.
 	Bytes int64
-	// Passed means that the cluster has answered the request.
+	// Passed means that the cluster has answered the request, with the caller's credentials or
+	// with the fleet's.
 	Passed bool
 	// Aborted means that the response is not complete.
 	Aborted bool

@@ -65,8 +65,7 @@ func (c *coverage) gapAt(version uint64) *gap {
 	return &c.gaps[i]
 }
 
-// from returns the version itself if changes after it can be complete, and otherwise the
-// first later version of which that is true.
+// from returns the lowest version, not below the given one, after which no change can be missing.
 func (c *coverage) from(version uint64) uint64 {
 	for _, g := range c.gaps {
 		if g.after < version && version < g.before {

@@ -264,7 +264,9 @@ type partReader struct {
 // errRemoved means that files were removed while a slow reader read them.
 var errRemoved = errors.New("the files were removed before their changes could be read")
 
-// arrive handles that the next entry has a time, zero for the end of the files.
+// arrive prepares for the entry with the given time. The zero time is the end of the files. If a
+// resumed read does not find the entry where the last part ended, the entry was removed, and arrive
+// adds a gap.
 func (r *partReader) arrive(at time.Time) {
 	if r.resumed && !at.Equal(r.last) {
 		r.skip = 0

@@ -306,7 +306,7 @@ func (d *DiskReader) find(f *Feed, at disk.Moment) *Archived {
 	return nil
 }
 
-// keep keeps a state instead of the one that was used first.
+// keep adds a state. If there are too many, it drops the least recently used one.
 func (d *DiskReader) keep(k keptState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -324,7 +324,7 @@ func (d *DiskReader) Expire() {
 	d.kept = slices.DeleteFunc(d.kept, func(k keptState) bool { return time.Since(k.used) > keptAge })
 }
 
-// nearNow is how long ago the end of a period can be that means everything up to now.
+// A period that ended less than nearNow ago counts as ending now.
 const nearNow = 10 * time.Second
 
 // beyond reports whether an entry, or a gap, is after a period. An entry from the future was

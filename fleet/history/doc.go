@@ -9,11 +9,12 @@
 // # Versions
 //
 // A feed keeps the newest state and a log of changes. Each change has a revision, which is its
-// position in the log and grows by one, and the version of the server. A client that has seen
+// position in the log and grows by one, and the version of the server. A restore of the server
+// takes a revision too, and that one has no change. A client that has seen
 // everything up to a version continues after some revision: [Feed.Since] returns it. The answer
 // is exact, or [ErrExpired]: the client then lists again. It is [ErrFuture] if the copy has not
-// reached the version yet, and [ErrNotReady] before the first list. Gaps and versions
-// that repeat make it difficult. The example follows one feed through both.
+// reached the version yet, and [ErrNotReady] until the first list is complete or the
+// stored state is loaded. Gaps and versions that repeat make it difficult. The example follows one feed through both.
 //
 // The first list has no objects and is at version 100. Then a watch delivers:
 //
@@ -59,7 +60,7 @@
 // there. A list returns version 121. What comes after 121 is another history, although the
 // numbers repeat. The feed begins a new era: it cuts the log, so that watches end, and remembers
 // the highest version before the restore, 180, and the versions that it had before, as far as
-// they are in its log: 103, 105, 110, 112, 125, 130 and 180. Then the watch delivers:
+// they are in its log: 103, 105, 110, 112, 125, 130 and 180. The restore takes revision 6. Then the watch delivers:
 //
 //	revision 7   version 123   Added e
 //	revision 8   version 125   Added f

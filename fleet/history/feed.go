@@ -21,7 +21,8 @@ import (
 )
 
 var (
-	// ErrNotReady means that a resource has not synced yet.
+	// ErrNotReady means that the first list of a resource is not complete, and that no stored state
+	// was loaded.
 	ErrNotReady = errors.New("not synced yet")
 	// ErrExpired means that a version is too old: its state, or the changes since, are
 	// not available any more.
@@ -49,8 +50,9 @@ type Feed struct {
 	mu sync.Mutex
 	// coverage has the versions after which the log is complete.
 	coverage coverage
-	// firstRevision is the revision of the first change with the newest version, or of the last
-	// change before it if only a bookmark had the version.
+	// firstRevision is the revision at which the feed first had its newest version. If a change has
+	// the version, it is the revision of the first such change. If only a bookmark has the version,
+	// it is the revision of the last change before the bookmark.
 	firstRevision uint64
 	// relisting is set during a relist, and pending are its differences so far.
 	relisting bool
@@ -252,9 +254,9 @@ func (f *Feed) At(version uint64) (*Past, error) {
 	return past, past.undo(cursor, lastRevision, now.Revision)
 }
 
-// changesSince returns the newest state, a revision after which the changes since a version
-// begin, and the last revision whose change can have happened at that version. Later
-// changes with that version were found by a list.
+// changesSince returns what At needs to undo changes: the newest state, the revision after which to
+// begin, and lastRevision. Changes with the wanted version and a revision above lastRevision were
+// found by a list and must be undone too.
 func (f *Feed) changesSince(version uint64) (now *Moment, after, lastRevision uint64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -101,10 +101,9 @@ func (e *era) loggedVersions() []uint64 {
 	return all
 }
 
-// mark records a version that a state has without a change with that version. The mark is
-// dropped when the next mark is older than [objectlog.MaxAge], the age limit of changes: a list
-// with its version is older still. While versions repeat those from before a restore,
-// marks are kept for longer.
+// mark records that a state had a version without a change. A mark is dropped once its successor is
+// older than [objectlog.MaxAge], the age limit of changes. While versions are not above the highest
+// one from before a restore, no mark is dropped for its age.
 func (e *era) mark(version uint64) {
 	now, old := time.Now(), 0
 	for old+1 < len(e.marks) && now.Sub(e.marks[old+1].at) > objectlog.MaxAge {

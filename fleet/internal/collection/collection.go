@@ -194,8 +194,8 @@ func (c *Collection) Forget(cluster string, i *Informer, replaced bool) {
 	}
 }
 
-// AddIndex adds an index to the informers that are introduced from now on, and returns those
-// that were before, with the names of their clusters.
+// AddIndex adds an index to all informers that are introduced later. It returns the informers
+// that exist already, with the names of their clusters; the caller indexes them.
 func (c *Collection) AddIndex(x Index) map[*Informer]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,8 +234,8 @@ func (c *Collection) refreshLocked(i *Informer) {
 	}
 }
 
-// since returns the state of some clusters at a revision or later. Readers of all clusters
-// share snapshots.
+// since returns a state of some clusters whose revision is at least the given one. Readers of all
+// clusters share the same snapshot.
 func (c *Collection) since(revision uint64, clusters Clusters) *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()

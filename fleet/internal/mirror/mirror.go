@@ -33,12 +33,12 @@ type Mirror struct {
 	End context.CancelFunc
 
 	server *upstream.Server
-	// seen is set after the first state, joined after that state was passed to join. Only
-	// the informer's goroutine uses them.
+	// seen is set after the first state, joined after that state was passed to Join. The engine
+	// calls the tap with one batch at a time; its lock guards seen, joined and relisting.
 	seen, joined bool
-	// whole is the newest state that the server had, nil before the first list. relists
-	// counts the lists since the first one that the informer has applied, and relisting is
-	// set while it applies one; only the informer's goroutine uses relisting.
+	// whole is the newest complete state. It is nil before the first list is complete or the
+	// stored state is loaded. relists counts the lists since the first one that the informer has
+	// applied, and relisting is set while it applies one.
 	whole     atomic.Pointer[collection.State]
 	relists   atomic.Uint64
 	relisting bool

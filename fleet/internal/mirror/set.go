@@ -260,7 +260,8 @@ func (s *Set) lagsLocked(defined collection.State) bool {
 	return false
 }
 
-// applied handles a batch that a mirror has read. The mirror's informer waits for it.
+// applied handles a batch that a mirror has read. The mirror's informer waits for it. Readers of
+// the collection see the parts of a relist too.
 func (s *Set) applied(x *Mirror, state collection.State, changes []store.Change[*wire.Object]) {
 	at := x.Resource.GroupResource()
 	if (at == selection.Definitions || at == selection.APIServices) && (len(changes) > 0 || !x.seen && s.lags(state)) {

@@ -9,13 +9,15 @@
 //
 // # Guarantees
 //
-// A [State] is one that each server had. A [Watch] that begins at the version of a state
+// A [State] of one cluster is one that its server had. A state of the fleet has such a state of each
+// cluster, except of a cluster whose resource is being listed again. A [Watch] that begins at the version of a state
 // yields exactly the changes after it that the [Matcher] selects.
 //
 // # What blocks
 //
-// [View.NotOlder] and [View.Exact] wait up to 3 s for a version that the copy has not
-// reached, as kube-apiserver does. [Watch.Next] waits for changes.
+// For one cluster, [View.NotOlder] and [View.Exact] wait up to 3 s for a version that the copy has
+// not reached, as kube-apiserver does. For the fleet they do not wait. [Watch.Next] waits for
+// changes.
 //
 // # Bounds and ownership
 //
