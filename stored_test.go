@@ -298,25 +298,7 @@ func TestStored_restoredAndAhead(t *testing.T) {
 	dir := t.TempDir()
 	run := func(cfg *rest.Config, during func(*watershed.Informer[*corev1.Pod])) {
 		t.Helper()
-		c, err := kube.FromConfig(cfg, nil)
-		expect.NoError(t, err)
-		defer c.CloseIdleConnections()
-		d, err := disk.Open(dir, nil)
-		expect.NoError(t, err)
-		writing, stop := context.WithCancel(context.Background())
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 2)
-		go func() { ended <- d.Run(writing) }()
-		i, err := watershed.New[*corev1.Pod](c, &watershed.Options[*corev1.Pod]{Disk: d, Logger: slog.New(slog.DiscardHandler)})
-		expect.NoError(t, err)
-		go func() { ended <- i.Run(ctx) }()
-		expect.NoError(t, i.WaitForSync(ctx))
-		during(i)
-		cancel()
-		expect.NoError(t, <-ended)
-		stop()
-		expect.NoError(t, <-ended)
-		expect.NoError(t, d.Close())
+		runStored(t, dir, cfg, nil, during)
 	}
 	lost := server.Cluster(0).Touch(1)
 	run(server.Cluster(0).Config(), func(i *watershed.Informer[*corev1.Pod]) { expect.Equal(t, i.Snapshot().Version(), lost) })
@@ -338,6 +320,58 @@ func TestStored_restoredAndAhead(t *testing.T) {
 			return is.Restores == 1 && is.Lists == 1
 		})
 	})
+}
+
+// runStored runs an informer with files in a directory. It calls prepare before the run, unless it is
+// nil, and during when the informer has synced.
+func runStored(t *testing.T, dir string, cfg *rest.Config, prepare, during func(*watershed.Informer[*corev1.Pod])) {
+	t.Helper()
+	c, err := kube.FromConfig(cfg, nil)
+	expect.NoError(t, err)
+	defer c.CloseIdleConnections()
+	d, err := disk.Open(dir, nil)
+	expect.NoError(t, err)
+	writing, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- d.Run(writing) }()
+	quiet := slog.New(slog.DiscardHandler)
+	i, err := watershed.New[*corev1.Pod](c, &watershed.Options[*corev1.Pod]{Disk: d, Logger: quiet})
+	expect.NoError(t, err)
+	if prepare != nil {
+		prepare(i)
+	}
+	go func() { ended <- i.Run(ctx) }()
+	expect.NoError(t, i.WaitForSync(ctx))
+	during(i)
+	cancel()
+	expect.NoError(t, <-ended)
+	stop()
+	expect.NoError(t, <-ended)
+	expect.NoError(t, d.Close())
+}
+
+// TestStored_isStaleBeforeItCanBeRead asks for the status while the stored state is stored, in the
+// function of an index.
+func TestStored_isStaleBeforeItCanBeRead(t *testing.T) {
+	server, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 5})
+	expect.NoError(t, err)
+	defer server.Close()
+	dir, cfg := t.TempDir(), server.Cluster(0).Config()
+	version := server.Cluster(0).Touch(1)
+	current := func(i *watershed.Informer[*corev1.Pod]) { expect.Equal(t, i.Snapshot().Version(), version) }
+	runStored(t, dir, cfg, nil, current)
+	var stale []time.Time
+	indexed := func(i *watershed.Informer[*corev1.Pod]) {
+		watershed.IndexBy(i, func(p *corev1.Pod) []string {
+			stale = append(stale, i.Connection().StaleSince)
+			return []string{p.Spec.NodeName}
+		})
+	}
+	runStored(t, dir, cfg, indexed, current)
+	if len(stale) == 0 || slices.ContainsFunc(stale, time.Time.IsZero) {
+		t.Errorf("the objects are stale since %v", stale)
+	}
 }
 
 // forbidden answers requests for the namespace kube-system with 403.

@@ -313,6 +313,8 @@ func (l *Life) restore(ctx context.Context) {
 	deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Bookmark, Version: s.Version})
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	// Whoever can read the stored state can see that it is stale.
+	l.reflector.Continue(s.Version, s.Time, newestOf(s.Objects)...)
 	changes := l.storeLocked(deltas)
 	if len(changes) > 0 {
 		l.maintainLocked()
@@ -326,7 +328,6 @@ func (l *Life) restore(ctx context.Context) {
 	if l.tap != nil {
 		l.tap(l.store.Snapshot(), nil, true)
 	}
-	l.reflector.Continue(s.Version, s.Time, newestOf(s.Objects)...)
 }
 
 // catchUp starts the readers of a restored life if it is current after some of the deltas,
