@@ -14,6 +14,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/lru"
 )
 
 const (
@@ -43,12 +45,12 @@ type bundle struct {
 	roots *x509.CertPool // nil if the cluster does not accept certificates
 
 	mu       sync.Mutex
-	verified *lru[[sha256.Size]byte, *Identity]
+	verified *lru.Map[[sha256.Size]byte, *Identity]
 }
 
 // newBundle parses a bundle of certificates in PEM. An empty one accepts no certificate.
 func newBundle(pem string) (*bundle, error) {
-	b := &bundle{pem: pem, verified: newLRU[[sha256.Size]byte, *Identity](maxVerified, maxVerifiedBytes)}
+	b := &bundle{pem: pem, verified: lru.New[[sha256.Size]byte](maxVerified, maxVerifiedBytes, (*Identity).size)}
 	if pem == "" {
 		return b, nil
 	}
@@ -71,7 +73,7 @@ func (b *bundle) identity(chain []*x509.Certificate, fresh bool) (*Identity, err
 	key := chainKey(chain)
 	if !fresh {
 		b.mu.Lock()
-		id, ok := b.verified.get(key)
+		id, ok := b.verified.Get(key)
 		b.mu.Unlock()
 		if ok && !id.expired(time.Now()) {
 			return id, nil
@@ -82,7 +84,7 @@ func (b *bundle) identity(chain []*x509.Certificate, fresh bool) (*Identity, err
 		return nil, err
 	}
 	b.mu.Lock()
-	b.verified.put(key, id, id.size())
+	b.verified.Put(key, id)
 	b.mu.Unlock()
 	return id, nil
 }

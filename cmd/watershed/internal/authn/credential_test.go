@@ -127,23 +127,3 @@ func TestNetwork(t *testing.T) {
 		}
 	}
 }
-
-func TestLRU(t *testing.T) {
-	l := newLRU[int, string](3, 100)
-	for i := range 3 {
-		l.put(i, "x", 10)
-	}
-	l.get(0)
-	l.put(3, "x", 10) // evicts 1
-	if _, ok := l.get(1); ok || len(l.entries) != 3 || l.bytes != 30 {
-		t.Errorf("after a fourth entry: %d entries, %d bytes", len(l.entries), l.bytes)
-	}
-	l.put(0, "y", 85) // evicts 2, used longest ago
-	if _, ok := l.get(2); ok || l.bytes != 95 || len(l.entries) != 2 {
-		t.Errorf("after a large entry: %d entries, %d bytes", len(l.entries), l.bytes)
-	}
-	l.put(4, "z", 101)
-	if len(l.entries) != 2 || l.bytes != 95 || l.order.Len() != 2 {
-		t.Errorf("after an entry that is too large: %d entries, %d bytes", len(l.entries), l.bytes)
-	}
-}

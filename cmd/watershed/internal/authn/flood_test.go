@@ -86,10 +86,10 @@ func TestFlood_manyAddresses(t *testing.T) {
 		if codes := <-done; codes[401] < 4000 || codes[401] > 4210 || codes[401]+codes[429] != 20000 {
 			t.Errorf("codes %v, want 4200 times 401 and 429 otherwise", codes)
 		}
-		if n := len(a.tokens.limiter.buckets.entries); n > maxSources {
+		if n := a.tokens.limiter.buckets.Len(); n > maxSources {
 			t.Errorf("%d addresses", n)
 		}
-		if n := len(a.tokens.refused.entries); n > maxRefused {
+		if n := a.tokens.refused.Len(); n > maxRefused {
 			t.Errorf("%d refused tokens", n)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/lru"
 )
 
 const (
@@ -47,7 +49,7 @@ func (b *bucket) take(now time.Time, rate, burst float64) bool {
 type limiter struct {
 	mu sync.Mutex
 	// buckets has a bucket for each source, and one for each cluster: a source without an address.
-	buckets *lru[source, *bucket]
+	buckets *lru.Map[source, *bucket]
 }
 
 // source is where tokens come from, and the name of the absent cluster that they are for. A
@@ -55,7 +57,7 @@ type limiter struct {
 type source struct{ absent, address string }
 
 func newLimiter() *limiter {
-	return &limiter{buckets: newLRU[source, *bucket](maxSources, maxSources)}
+	return &limiter{buckets: lru.New[source](maxSources, maxSources, func(*bucket) int { return 1 })}
 }
 
 // allow reports whether an unknown token from a source may be checked now.
@@ -75,10 +77,10 @@ func (l *limiter) allow(from source, now time.Time) bool {
 
 // bucketLocked returns the bucket of a source.
 func (l *limiter) bucketLocked(from source) *bucket {
-	b, ok := l.buckets.get(from)
+	b, ok := l.buckets.Get(from)
 	if !ok {
 		b = &bucket{}
-		l.buckets.put(from, b, 1)
+		l.buckets.Put(from, b)
 	}
 	return b
 }
@@ -88,7 +90,7 @@ func (l *limiter) bucketLocked(from source) *bucket {
 func (l *limiter) refund(from source) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b, ok := l.buckets.get(from); ok {
+	if b, ok := l.buckets.Get(from); ok {
 		b.left = min(b.left+1, addressBurst)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/lru"
 )
 
 const (
@@ -57,8 +59,8 @@ type tokens struct {
 	all    sync.WaitGroup
 
 	mu       sync.Mutex
-	accepted *lru[tokenKey, accepted]
-	refused  *lru[tokenKey, verdict]
+	accepted *lru.Map[tokenKey, accepted]
+	refused  *lru.Map[tokenKey, verdict]
 	checks   map[tokenKey]*check // that run or wait: at most maxWaiting and maxAccepted
 	waiting  int                 // checks of unknown tokens
 	stats    Stats
@@ -94,8 +96,8 @@ func newTokens(ttl, timeout time.Duration, trouble string, review func(context.C
 	t := &tokens{
 		review: review, trouble: trouble, ttl: ttl, timeout: timeout, limiter: newLimiter(),
 		unknown: make(chan struct{}, maxReviews), known: make(chan struct{}, maxReviews),
-		accepted: newLRU[tokenKey, accepted](maxAccepted, maxAcceptedBytes),
-		refused:  newLRU[tokenKey, verdict](maxRefused, maxRefused),
+		accepted: lru.New[tokenKey](maxAccepted, maxAcceptedBytes, func(a accepted) int { return a.id.size() }),
+		refused:  lru.New[tokenKey](maxRefused, maxRefused, func(verdict) int { return 1 }),
 		checks:   map[tokenKey]*check{},
 	}
 	secret := make([]byte, sha256.Size)
@@ -133,14 +135,14 @@ func (t *tokens) lookup(ctx context.Context, token string, from source, age time
 	key := t.key(token)
 	now := time.Now()
 	t.mu.Lock()
-	a, ok := t.accepted.get(key)
+	a, ok := t.accepted.Get(key)
 	known = known || ok
 	if ok && a.serves(now, age) {
 		t.stats.Hits++
 		t.mu.Unlock()
 		return a.id, nil
 	}
-	if v, ok := t.refused.get(key); ok && v.serves(now, age) {
+	if v, ok := t.refused.Get(key); ok && v.serves(now, age) {
 		t.stats.Hits++
 		t.mu.Unlock()
 		return nil, unauthorized()
@@ -249,10 +251,10 @@ func (t *tokens) rememberLocked(c *check, key tokenKey, begin time.Time) {
 		if exp := c.id.Expires; !exp.IsZero() && exp.Before(v.until) {
 			v.until = exp
 		}
-		t.refused.remove(key)
-		t.accepted.put(key, accepted{v, c.id}, c.id.size())
+		t.refused.Remove(key)
+		t.accepted.Put(key, accepted{v, c.id})
 	case apierrors.IsUnauthorized(c.err):
-		t.accepted.remove(key)
-		t.refused.put(key, v, 1)
+		t.accepted.Remove(key)
+		t.refused.Put(key, v)
 	}
 }

@@ -3,7 +3,11 @@
 
 package authz
 
-import "time"
+import (
+	"time"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/lru"
+)
 
 const (
 	// entryBytes is the memory of a cached decision besides its reason, as measured after many
@@ -14,107 +18,54 @@ const (
 	maxReason = 4 << 10
 )
 
-// cache keeps the most recently used decisions, at most entries of them and at most bytes
-// in size. It is not safe for concurrent use.
-type cache struct {
-	entries, bytes int // limits
-
-	index map[reviewKey]*entry
-	// first is the entry that was used last. The list is a ring through root.
-	root entry
-	size int // bytes
-}
+// cache has the most recently used decisions. It is not safe for concurrent use.
+type cache struct{ *lru.Map[reviewKey, entry] }
 
 // entry is a cached decision.
 type entry struct {
-	prev, next *entry
-	key        reviewKey
-	decision   Decision
+	decision Decision
 	// sequence orders reviews by their start.
 	sequence uint64
 	sent     time.Time
 	ttl      time.Duration
 }
 
-func newCache(entries, bytes int) *cache {
-	c := &cache{entries: entries, bytes: bytes}
-	c.clear()
-	return c
+// newCache returns a cache for at most a number of entries and of bytes.
+func newCache(entries, bytes int) cache { return cache{lru.New[reviewKey](entries, bytes, entry.size)} }
+
+func (e entry) expired(now time.Time) bool { return now.Sub(e.sent) >= e.ttl }
+
+func (e entry) size() int { return entryBytes + len(e.decision.Reason) }
+
+// get returns the entry for a key, false if there is none.
+func (c cache) get(key reviewKey, now time.Time) (entry, bool) {
+	e, ok := c.Get(key)
+	if ok && e.expired(now) {
+		c.Remove(key)
+		return entry{}, false
+	}
+	return e, ok
 }
 
-func (e *entry) expired(now time.Time) bool { return now.Sub(e.sent) >= e.ttl }
-
-func (e *entry) cost() int { return entryBytes + len(e.decision.Reason) }
-
-// get returns the entry for a key, or nil.
-func (c *cache) get(key reviewKey, now time.Time) *entry {
-	e := c.index[key]
-	if e == nil {
-		return nil
-	}
-	if e.expired(now) {
-		c.drop(e)
-		return nil
-	}
-	c.unlink(e)
-	c.link(e)
-	return e
-}
-
-// put adds an entry, unless the cache has the decision of a review that started later. It
-// drops those that were not used for the longest time, until the limits hold.
-func (c *cache) put(e *entry, now time.Time) {
-	if old := c.index[e.key]; old != nil {
-		if old.sequence > e.sequence {
-			return
-		}
-		c.drop(old)
-	}
-	if e.cost() > c.bytes || e.expired(now) {
+// put adds an entry, unless the cache has the decision of a review that started later.
+func (c cache) put(key reviewKey, e entry, now time.Time) {
+	if old, ok := c.Peek(key); ok && old.sequence > e.sequence {
 		return
 	}
-	c.index[e.key] = e
-	c.link(e)
-	c.size += e.cost()
-	for len(c.index) > c.entries || c.size > c.bytes {
-		c.drop(c.root.prev)
+	if e.expired(now) {
+		c.Remove(key)
+		return
 	}
+	c.Put(key, e)
 	// Two expired entries go for each new one, so that they do not accumulate.
 	for range 2 {
-		if last := c.root.prev; last != &c.root && last.expired(now) {
-			c.drop(last)
+		if last, is, ok := c.Oldest(); ok && is.expired(now) {
+			c.Remove(last)
 		}
 	}
 }
 
 // expire drops the entries that are too old.
-func (c *cache) expire(now time.Time) {
-	for e := c.root.next; e != &c.root; {
-		next := e.next
-		if e.expired(now) {
-			c.drop(e)
-		}
-		e = next
-	}
-	if len(c.index) == 0 {
-		c.clear() // a map does not shrink
-	}
+func (c cache) expire(now time.Time) {
+	c.RemoveFunc(func(e entry) bool { return e.expired(now) })
 }
-
-func (c *cache) clear() {
-	c.index, c.size = map[reviewKey]*entry{}, 0
-	c.root.prev, c.root.next = &c.root, &c.root
-}
-
-func (c *cache) drop(e *entry) {
-	delete(c.index, e.key)
-	c.unlink(e)
-	c.size -= e.cost()
-}
-
-func (c *cache) link(e *entry) {
-	e.prev, e.next = &c.root, c.root.next
-	e.prev.next, e.next.prev = e, e
-}
-
-func (c *cache) unlink(e *entry) { e.prev.next, e.next.prev = e.next, e.prev }

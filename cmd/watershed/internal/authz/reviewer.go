@@ -80,7 +80,7 @@ type Reviewer struct {
 	runs sync.WaitGroup
 
 	mu     sync.Mutex
-	cache  *cache
+	cache  cache
 	closed bool
 	// flights has the last review of each key that runs or waits.
 	flights map[reviewKey]*flight
@@ -152,11 +152,10 @@ func (r *Reviewer) authorize(ctx context.Context, user *authenticationv1.UserInf
 	}
 	key := keyOf(user, a)
 	r.mu.Lock()
-	if e := r.cache.get(key, time.Now()); e != nil && (!e.decision.Allowed || !e.sent.Before(since)) {
+	if e, ok := r.cache.get(key, time.Now()); ok && (!e.decision.Allowed || !e.sent.Before(since)) {
 		r.stats.Hits++
-		d := e.decision
 		r.mu.Unlock()
-		return d, nil
+		return e.decision, nil
 	}
 	f := r.flights[key]
 	if f != nil && f.sequence > r.flushed && !f.started.Before(since) {
@@ -254,7 +253,7 @@ func (r *Reviewer) run(f *flight, key reviewKey, user *authenticationv1.UserInfo
 		if f.decision.Allowed {
 			ttl = r.opts.AllowTTL
 		}
-		r.cache.put(&entry{key: key, decision: f.decision, sequence: f.sequence, sent: sent, ttl: ttl}, time.Now())
+		r.cache.put(key, entry{decision: f.decision, sequence: f.sequence, sent: sent, ttl: ttl}, time.Now())
 	}
 }
 
@@ -263,7 +262,7 @@ func (r *Reviewer) run(f *flight, key reviewKey, user *authenticationv1.UserInfo
 func (r *Reviewer) Flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cache.clear()
+	r.cache.Clear()
 	r.flushed = r.sequence
 }
 
@@ -280,7 +279,7 @@ func (r *Reviewer) Stats() ReviewerStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.stats
-	s.Entries, s.Bytes = len(r.cache.index), r.cache.size
+	s.Entries, s.Bytes = r.cache.Len(), r.cache.Bytes()
 	return s
 }
 
@@ -289,7 +288,7 @@ func (r *Reviewer) Stats() ReviewerStats {
 func (r *Reviewer) Close() {
 	r.mu.Lock()
 	r.closed, r.flushed = true, r.sequence
-	r.cache.clear()
+	r.cache.Clear()
 	r.mu.Unlock()
 	r.end()
 	r.runs.Wait()

@@ -333,18 +333,18 @@ func TestReviewer_memory(t *testing.T) {
 		a.FieldSelector = strings.Repeat("f", i%500)
 		user.Groups = append(user.Groups, strings.Repeat("g", i%300))
 		reason := strings.Repeat("r", i%300)
-		c.put(&entry{key: keyOf(user, &a), decision: Decision{Allowed: true, Reason: reason}, sequence: uint64(i), sent: now, ttl: time.Minute}, now)
-		if len(c.index) > c.entries || c.size > c.bytes {
-			t.Fatalf("%d entries of %d bytes", len(c.index), c.size)
+		c.put(keyOf(user, &a), entry{decision: Decision{Allowed: true, Reason: reason}, sequence: uint64(i), sent: now, ttl: time.Minute}, now)
+		if c.Len() > defaults.Entries || c.Bytes() > defaults.Bytes {
+			t.Fatalf("%d entries of %d bytes", c.Len(), c.Bytes())
 		}
 	}
 	used := heap() - before
-	t.Logf("%d entries, counted %d bytes, measured %d", len(c.index), c.size, used)
-	if used > c.size*5/4 {
-		t.Errorf("%d bytes are in use, %d are counted", used, c.size)
+	t.Logf("%d entries, counted %d bytes, measured %d", c.Len(), c.Bytes(), used)
+	if used > c.Bytes()*5/4 {
+		t.Errorf("%d bytes are in use, %d are counted", used, c.Bytes())
 	}
 	c.expire(now.Add(time.Minute))
-	expect.Equal(t, []int{len(c.index), c.size}, []int{0, 0})
+	expect.Equal(t, []int{c.Len(), c.Bytes()}, []int{0, 0})
 	runtime.KeepAlive(c)
 }
 
@@ -353,31 +353,33 @@ func TestCache_dropsByUse(t *testing.T) {
 	now := time.Now()
 	c := newCache(3, 1<<20)
 	put := func(id byte) {
-		c.put(&entry{key: reviewKey{id}, sequence: uint64(id), sent: now, ttl: time.Second}, now)
+		c.put(reviewKey{id}, entry{sequence: uint64(id), sent: now, ttl: time.Second}, now)
 	}
 	put(1)
 	put(2)
 	put(3)
 	c.get(reviewKey{1}, now)
 	put(4)
-	if c.get(reviewKey{2}, now) != nil || c.get(reviewKey{1}, now) == nil {
+	_, second := c.get(reviewKey{2}, now)
+	_, first := c.get(reviewKey{1}, now)
+	if second || !first {
 		t.Error("the entry that was used last was dropped")
 	}
 	// A decision of an earlier review does not replace a later one.
-	c.put(&entry{key: reviewKey{4}, sequence: 1, sent: now, ttl: time.Second, decision: Decision{Allowed: true}}, now)
-	if c.get(reviewKey{4}, now).decision.Allowed {
+	c.put(reviewKey{4}, entry{sequence: 1, sent: now, ttl: time.Second, decision: Decision{Allowed: true}}, now)
+	if e, _ := c.get(reviewKey{4}, now); e.decision.Allowed {
 		t.Error("an earlier review has replaced a later one")
 	}
 	// New entries push out expired ones.
 	now = now.Add(time.Second)
 	put(5)
 	put(6)
-	expect.Equal(t, len(c.index), 2)
+	expect.Equal(t, c.Len(), 2)
 	c = newCache(100, 3*entryBytes)
 	for id := range byte(10) {
 		put(id)
 	}
-	expect.Equal(t, []int{len(c.index), c.size}, []int{3, 3 * entryBytes})
+	expect.Equal(t, []int{c.Len(), c.Bytes()}, []int{3, 3 * entryBytes})
 }
 
 func BenchmarkAuthorize_cached(b *testing.B) {
