@@ -216,6 +216,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/exposition": {own: []string{
 		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
+		"cmd/watershed/internal/tracing",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 	"cmd/watershed/internal/tracing": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{
 		"go.opentelemetry.io/otel", "k8s.io/apimachinery/",

@@ -77,8 +77,8 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.access(sink)
 	c.memory(sink)
 	c.storage(sink)
-	if c.of.DroppedSpans != nil {
-		sink.Count(spansDropped, c.of.DroppedSpans())
+	if c.of.Tracing != nil {
+		sink.Count(spansDropped, c.of.Tracing.Dropped())
 	}
 	l := c.of.Limiter.Stats()
 	sink.Put(inFlight, float64(l.InFlight))

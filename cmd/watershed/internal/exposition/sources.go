@@ -10,6 +10,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
@@ -27,8 +28,8 @@ type Sources struct {
 	Budget *budget.Budget
 	// Storage is nil if objects are not stored.
 	Storage *disk.Directory
-	// DroppedSpans counts the spans that were dropped, nil without tracing.
-	DroppedSpans func() uint64
+	// Tracing is nil if there are no traces.
+	Tracing *tracing.Tracing
 	// Problems returns the problems of the server itself.
 	Problems func() []fleet.Problem
 	// Version is that of the program.

@@ -90,7 +90,10 @@ func (o *runner) openTraced(
 ) (*guarded, error) {
 	fleetOptions := o.FleetOptions(logger)
 	fleetOptions.Disk, fleetOptions.LastState = files.Files(), loopback // only the owner may read the last state
-	traceInto(traces, fleetOptions, nil)
+	// An interface with a nil pointer would not be nil.
+	if traces != nil {
+		fleetOptions.Trace = traces
+	}
 	f, err := fleet.New(d, fleetOptions)
 	if err != nil {
 		return nil, err
@@ -120,7 +123,9 @@ func (o *runner) openTraced(
 	if log != nil {
 		opts.Audit = log.Audit
 	}
-	traceInto(traces, nil, opts)
+	if traces != nil {
+		opts.Trace, opts.DeliveryTrace = traces.Request, traces
+	}
 	server, err := replica.New(f, opts)
 	if err != nil {
 		control.Close()
@@ -128,7 +133,7 @@ func (o *runner) openTraced(
 	}
 	memory := o.openBudget(f, server, logger)
 	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter,
-		Audit: log, Budget: memory, Storage: files.Files(), DroppedSpans: droppedSpans(traces), Problems: troubles.all,
+		Audit: log, Budget: memory, Storage: files.Files(), Tracing: traces, Problems: troubles.all,
 		Version: build.Version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net/http"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -161,40 +160,11 @@ func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer withdraw()
-	s := &service{
-		servers: append(inside.servers(), front.Run),
-		parts:   append(r.parts, changes.run),
+	s := &service{servers: []func(context.Context) error{front.Run}, parts: append(r.parts, changes.run)}
+	for _, one := range inside {
+		s.servers = append(s.servers, one.run)
 	}
 	logger.Info("serving", "url", "https://"+addresses[0], "clusters", clusters.String(), "state", o.State.Path,
 		"version", build.Version())
 	return s.run(ctx)
-}
-
-// insideServers are the servers about the program itself, which have no TLS.
-type insideServers struct {
-	profiles *profiles
-	metrics  *metricsServer
-}
-
-// openInside listens on the addresses of the profiles and the metrics.
-func (o *runner) openInside(ctx context.Context, page http.Handler, logger *slog.Logger) (*insideServers, error) {
-	p, err := openProfiles(ctx, o.Settings, logger)
-	if err != nil {
-		return nil, err
-	}
-	m, err := openMetrics(ctx, o.Settings, page, logger)
-	if err != nil {
-		p.close()
-		return nil, err
-	}
-	return &insideServers{p, m}, nil
-}
-
-func (i *insideServers) servers() []func(context.Context) error {
-	return []func(context.Context) error{i.profiles.run, i.metrics.run}
-}
-
-func (i *insideServers) close() {
-	i.profiles.close()
-	i.metrics.close()
 }

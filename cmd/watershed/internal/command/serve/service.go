@@ -6,8 +6,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
 	"sync"
 )
 
@@ -16,15 +14,6 @@ import (
 type service struct {
 	servers []func(context.Context) error
 	parts   []func(context.Context) error
-}
-
-// serveUntil serves a listener until ctx ends.
-func serveUntil(ctx context.Context, server *http.Server, l net.Listener) error {
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }
 
 // run runs everything until ctx ends or one of them fails, and returns that error. The
