@@ -186,12 +186,15 @@ var rules = map[string]rule{
 		},
 		others: []string{"k8s.io/apimachinery/"},
 	},
-	"cmd/watershed/internal/lru": {},
-	"cmd/watershed/internal/authn": {own: []string{"kube", "cmd/watershed/internal/lru"}, others: []string{
+	"cmd/watershed/internal/bounded": {},
+	"cmd/watershed/internal/lru":     {},
+	"cmd/watershed/internal/authn": {own: []string{"kube", "cmd/watershed/internal/bounded", "cmd/watershed/internal/lru"}, others: []string{
 		"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/rbac": {own: []string{"replica"}, others: []string{"k8s.io/api/"}},
-	"cmd/watershed/internal/authz": {own: []string{"kube", "replica", "cmd/watershed/internal/lru", "cmd/watershed/internal/rbac"}, others: []string{
+	"cmd/watershed/internal/authz": {own: []string{
+		"kube", "replica", "cmd/watershed/internal/bounded", "cmd/watershed/internal/lru", "cmd/watershed/internal/rbac",
+	}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/statefile": {},

@@ -56,7 +56,7 @@ func newReviewer(c *kube.Cluster, audiences []string, j *journal) (*reviewer, er
 // newReviewClient returns a client that does not follow redirects, which would send the token
 // to another server.
 func newReviewClient(cfg *rest.Config) (authenticationclient.AuthenticationV1Interface, error) {
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedTransport{next} })
+	cfg.Wrap(limited)
 	shared, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/bounded"
 )
 
 // maxResponse limits a response of a cluster or an issuer, in bytes after decompression.
@@ -22,7 +24,7 @@ func get(ctx context.Context, transport http.RoundTripper, url string) (code int
 		return 0, nil, err
 	}
 	r.Header.Set("Accept", "application/json")
-	resp, err := boundedTransport{transport}.RoundTrip(r)
+	resp, err := limited(transport).RoundTrip(r)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -31,34 +33,7 @@ func get(ctx context.Context, transport http.RoundTripper, url string) (code int
 	return resp.StatusCode, body, err
 }
 
-// boundedTransport limits the bodies of responses to maxResponse.
-type boundedTransport struct{ next http.RoundTripper }
-
-// RoundTrip implements [http.RoundTripper].
-func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxResponse}
-	}
-	return resp, err
-}
-
-// boundedBody returns errTooLarge after left bytes.
-type boundedBody struct {
-	io.ReadCloser
-	left int
-}
-
-// Read implements [io.Reader].
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errTooLarge
-	}
-	// One byte more than is left shows that the body is too large.
-	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
-	b.left -= n
-	if b.left < 0 {
-		return n + b.left, errTooLarge
-	}
-	return n, err
+// limited limits the bodies of responses to maxResponse.
+func limited(next http.RoundTripper) http.RoundTripper {
+	return bounded.Transport{Next: next, Limit: maxResponse, Err: errTooLarge}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/bounded"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -32,6 +32,8 @@ const (
 	maxCause = 512
 )
 
+var errTooLarge = fmt.Errorf("response to an access review has more than %d bytes", maxResponse)
+
 // client sends reviews to one cluster.
 type client struct {
 	cluster string
@@ -46,7 +48,9 @@ func newClient(c *kube.Cluster, self bool) *client {
 	config.QPS = -1 // the reviewer limits concurrency instead
 	config.WarningHandler, config.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	config.ContentType, config.AcceptContentTypes = "", ""
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return bounded.Transport{Next: next, Limit: maxResponse, Err: errTooLarge}
+	})
 	typed, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return &client{cluster: c.Name(), self: self, err: err}
@@ -161,32 +165,4 @@ func cut(text string, limit int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:limit], "")
-}
-
-// limited bounds the size of responses.
-type limited struct{ next http.RoundTripper }
-
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := l.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = &limitedBody{ReadCloser: resp.Body, left: maxResponse}
-	}
-	return resp, err
-}
-
-// WrappedRoundTripper returns the transport below, for client-go.
-func (l limited) WrappedRoundTripper() http.RoundTripper { return l.next }
-
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("response to an access review has more than %d bytes", maxResponse)
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }
