@@ -186,9 +186,12 @@ var rules = map[string]rule{
 		},
 		others: []string{"k8s.io/apimachinery/"},
 	},
-	"cmd/watershed/internal/bounded": {},
-	"cmd/watershed/internal/lru":     {},
-	"cmd/watershed/internal/authn": {own: []string{"kube", "cmd/watershed/internal/bounded", "cmd/watershed/internal/lru"}, others: []string{
+	"cmd/watershed/internal/bounded":  {},
+	"cmd/watershed/internal/defaults": {},
+	"cmd/watershed/internal/lru":      {},
+	"cmd/watershed/internal/authn": {own: []string{
+		"kube", "internal/timer", "cmd/watershed/internal/bounded", "cmd/watershed/internal/defaults", "cmd/watershed/internal/lru",
+	}, others: []string{
 		"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/rbac": {own: []string{"replica"}, others: []string{"k8s.io/api/"}},
@@ -198,12 +201,12 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/statefile": {},
-	"cmd/watershed/internal/budget":    {own: []string{"fleet"}},
+	"cmd/watershed/internal/budget":    {own: []string{"fleet", "internal/timer"}},
 	"cmd/watershed/internal/kms":       {others: []string{"github.com/google/uuid", "google.golang.org/grpc", "k8s.io/kms/"}},
 	"cmd/watershed/internal/kms/vault": {others: []string{"k8s.io/kms/"}},
-	"cmd/watershed/internal/config":    {others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"}},
-	"cmd/watershed/internal/serving":   {own: []string{"cmd/watershed/internal/statefile"}},
-	"cmd/watershed/internal/overload":  {others: []string{"k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/config":    {own: []string{"internal/timer"}, others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/serving":   {own: []string{"internal/timer", "cmd/watershed/internal/defaults", "cmd/watershed/internal/statefile"}},
+	"cmd/watershed/internal/overload":  {own: []string{"cmd/watershed/internal/defaults"}, others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/terminal":  {others: []string{"golang.org/x/term"}},
 	"cmd/watershed/internal/remedy":    {own: []string{"fleet"}},
 	"cmd/watershed/internal/status": {own: []string{"fleet", "replica", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal"}, others: []string{
@@ -215,14 +218,17 @@ var rules = map[string]rule{
 	}},
 	"cmd/watershed/internal/access": {own: []string{
 		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/timer",
+		"cmd/watershed/internal/defaults",
 	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
-	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access", "cmd/watershed/internal/defaults"}, others: []string{
+		"github.com/google/uuid", "k8s.io/api/", "k8s.io/apimachinery/",
+	}},
 	"cmd/watershed/internal/exposition": {own: []string{
 		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
 		"cmd/watershed/internal/tracing",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
-	"cmd/watershed/internal/tracing": {own: []string{"replica", "cmd/watershed/internal/access"}, others: []string{
-		"go.opentelemetry.io/otel", "k8s.io/apimachinery/",
+	"cmd/watershed/internal/tracing": {own: []string{"replica", "cmd/watershed/internal/access", "internal/timer"}, others: []string{
+		"go.opentelemetry.io/otel", "golang.org/x/time/rate", "k8s.io/apimachinery/",
 	}},
 	"cmd/watershed/internal/verification": {own: []string{"fleet", "replica"}, others: []string{"k8s.io/apimachinery/"}},
 

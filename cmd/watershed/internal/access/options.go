@@ -4,10 +4,12 @@
 package access
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/defaults"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -33,11 +35,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Recheck <= 0 {
-		o.Recheck = 30 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	defaults.Set(&o.Recheck, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o
 }

@@ -4,6 +4,7 @@
 package authn
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -55,10 +56,7 @@ type journal struct {
 }
 
 func newJournal(logger *slog.Logger) *journal {
-	if logger == nil {
-		logger = slog.Default()
-	}
-	return &journal{logger: logger, last: map[string]time.Time{}}
+	return &journal{logger: cmp.Or(logger, slog.Default()), last: map[string]time.Time{}}
 }
 
 // report logs a message with its cause: as a warning if the last one is reportEvery ago,

@@ -4,6 +4,7 @@
 package authz
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -57,9 +58,7 @@ func (o *LocalOptions) withDefaults() LocalOptions {
 	if d.Fresh == nil {
 		d.Fresh = func() bool { return true }
 	}
-	if d.Logger == nil {
-		d.Logger = slog.Default()
-	}
+	d.Logger = cmp.Or(d.Logger, slog.Default())
 	return d
 }
 

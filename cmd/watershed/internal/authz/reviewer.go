@@ -4,6 +4,7 @@
 package authz
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -15,6 +16,13 @@ import (
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica"
 )
+
+// Decision is the answer of a cluster to the question whether a user may make a request.
+type Decision struct {
+	Allowed bool
+	// Reason is the text that the cluster gives for the decision, often "".
+	Reason string
+}
 
 // Options configures a [Reviewer]. A nil pointer and zero values mean the defaults.
 type Options struct {
@@ -41,27 +49,13 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		d = *o
 	}
-	if d.AllowTTL == 0 {
-		d.AllowTTL = 10 * time.Second
-	}
-	if d.DenyTTL == 0 {
-		d.DenyTTL = 10 * time.Second
-	}
-	if d.Deadline == 0 {
-		d.Deadline = 10 * time.Second
-	}
-	if d.Concurrency == 0 {
-		d.Concurrency = 64
-	}
-	if d.Queue == 0 {
-		d.Queue = 1024
-	}
-	if d.Entries == 0 {
-		d.Entries = 8192
-	}
-	if d.Bytes == 0 {
-		d.Bytes = 4 << 20
-	}
+	d.AllowTTL = cmp.Or(d.AllowTTL, 10*time.Second)
+	d.DenyTTL = cmp.Or(d.DenyTTL, 10*time.Second)
+	d.Deadline = cmp.Or(d.Deadline, 10*time.Second)
+	d.Concurrency = cmp.Or(d.Concurrency, 64)
+	d.Queue = cmp.Or(d.Queue, 1024)
+	d.Entries = cmp.Or(d.Entries, 8192)
+	d.Bytes = cmp.Or(d.Bytes, 4<<20)
 	return d
 }
 

@@ -103,9 +103,9 @@ func (c *collector) memory(sink metrics.Sink) {
 		return
 	}
 	b := c.of.Budget.Stats()
-	for d, value := range map[*metrics.Definition]int64{memoryLimit: b.Limit, memoryUsed: b.Used, memoryPressure: int64(b.Pressure)} {
-		sink.Put(d, float64(value))
-	}
+	sink.Put(memoryLimit, float64(b.Limit))
+	sink.Put(memoryUsed, float64(b.Used))
+	sink.Put(memoryPressure, float64(b.Pressure))
 }
 
 // storage sends the metrics of the files.

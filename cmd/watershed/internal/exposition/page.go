@@ -21,6 +21,7 @@
 package exposition
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -52,10 +53,7 @@ func (p *Page) Open(s Sources) error {
 			return fmt.Errorf("metrics: %w", err)
 		}
 	}
-	logger := s.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger := cmp.Or(s.Logger, slog.Default())
 	p.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		MaxRequestsInFlight: maxScrapes,

@@ -6,6 +6,8 @@ package overload
 import (
 	"runtime"
 	"time"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/defaults"
 )
 
 // Options configure a [Limiter]. The zero value, and nil, are the defaults.
@@ -46,35 +48,15 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		opts = *o
 	}
-	if opts.Units <= 0 {
-		opts.Units = 128 * runtime.GOMAXPROCS(0)
-	}
-	if opts.MaxCost <= 0 {
-		opts.MaxCost = max(1, opts.Units/8)
-	}
-	if opts.Waiting <= 0 {
-		opts.Waiting = 1000
-	}
-	if opts.WaitingPerUser <= 0 {
-		opts.WaitingPerUser = 100
-	}
-	if opts.MaxWait <= 0 {
-		opts.MaxWait = 15 * time.Second
-	}
-	if opts.UnitTime <= 0 {
-		opts.UnitTime = 4 * time.Millisecond
-	}
-	if opts.Slow <= 0 {
-		opts.Slow = 1000
-	}
-	if opts.Watches <= 0 {
-		opts.Watches = 20_000
-	}
-	if opts.WatchesPerUser <= 0 {
-		opts.WatchesPerUser = max(1, opts.Watches/2)
-	}
-	if opts.WatchStart <= 0 {
-		opts.WatchStart = time.Second
-	}
+	defaults.Set(&opts.Units, 128*runtime.GOMAXPROCS(0))
+	defaults.Set(&opts.MaxCost, max(1, opts.Units/8))
+	defaults.Set(&opts.Waiting, 1000)
+	defaults.Set(&opts.WaitingPerUser, 100)
+	defaults.Set(&opts.MaxWait, 15*time.Second)
+	defaults.Set(&opts.UnitTime, 4*time.Millisecond)
+	defaults.Set(&opts.Slow, 1000)
+	defaults.Set(&opts.Watches, 20_000)
+	defaults.Set(&opts.WatchesPerUser, max(1, opts.Watches/2))
+	defaults.Set(&opts.WatchStart, time.Second)
 	return opts
 }

@@ -4,11 +4,14 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/defaults"
 )
 
 // Certificates provide the server's certificate: [Files] or [Authority].
@@ -70,32 +73,16 @@ const (
 
 func (o *Options) withDefaults() Options {
 	opts := *o
-	if opts.Connections <= 0 {
-		opts.Connections = min(DefaultConnections, maxFiles()/4*3)
-	}
-	if opts.ConnectionsPerAddress <= 0 {
-		opts.ConnectionsPerAddress = DefaultConnectionsPerAddress
-	}
-	if opts.HeaderTimeout <= 0 {
-		opts.HeaderTimeout = 10 * time.Second
-	}
-	if opts.BodyTimeout <= 0 {
-		opts.BodyTimeout = 10 * time.Second
-	}
-	if opts.MaxBody <= 0 {
-		opts.MaxBody = 64 << 10
-	}
-	if opts.IdleTimeout <= 0 {
-		opts.IdleTimeout = 2 * time.Minute
-	}
+	defaults.Set(&opts.Connections, min(DefaultConnections, maxFiles()/4*3))
+	defaults.Set(&opts.ConnectionsPerAddress, DefaultConnectionsPerAddress)
+	defaults.Set(&opts.HeaderTimeout, 10*time.Second)
+	defaults.Set(&opts.BodyTimeout, 10*time.Second)
+	defaults.Set(&opts.MaxBody, 64<<10)
+	defaults.Set(&opts.IdleTimeout, 2*time.Minute)
 	if opts.LongRunning == nil {
 		opts.LongRunning = func(*http.Request) bool { return false }
 	}
-	if opts.Grace <= 0 {
-		opts.Grace = DefaultGrace
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
+	defaults.Set(&opts.Grace, DefaultGrace)
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	return opts
 }
