@@ -26,7 +26,7 @@ func NewAbsent() *Absent {
 // Authenticate returns the 401 or 429 that a cluster with the name would return if it did not
 // accept the credentials of r.
 func (a *Absent) Authenticate(r *http.Request, name string) error {
-	if t, err := token(r); err == nil && t != "" {
+	if t, ok := BearerToken(r); ok {
 		from := source{absent: name, address: network(r.RemoteAddr)}
 		if _, err := a.tokens.lookup(r.Context(), name+"\x00"+t, from, a.tokens.ttl, false); !apierrors.IsUnauthorized(err) {
 			return err

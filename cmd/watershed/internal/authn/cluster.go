@@ -4,6 +4,7 @@
 package authn
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/defaults"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -40,22 +42,11 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		d = *o
 	}
-	for _, f := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&d.CacheTTL, 10 * time.Second},
-		{&d.Timeout, 10 * time.Second},
-		{&d.CARefresh, time.Minute},
-		{&d.CAGrace, time.Hour},
-	} {
-		if *f.field <= 0 {
-			*f.field = f.value
-		}
-	}
-	if d.Logger == nil {
-		d.Logger = slog.Default()
-	}
+	defaults.Set(&d.CacheTTL, 10*time.Second)
+	defaults.Set(&d.Timeout, 10*time.Second)
+	defaults.Set(&d.CARefresh, time.Minute)
+	defaults.Set(&d.CAGrace, time.Hour)
+	d.Logger = cmp.Or(d.Logger, slog.Default())
 	return d
 }
 
@@ -100,8 +91,7 @@ func (c *Cluster) Authenticate(ctx context.Context, r *http.Request) (*Identity,
 		}
 		refusal = err
 	}
-	t, err := token(r)
-	if err == nil && t != "" {
+	if t, ok := BearerToken(r); ok {
 		id, err := c.tokens.authenticate(ctx, t, r.RemoteAddr)
 		if !apierrors.IsUnauthorized(err) {
 			return id, err
@@ -125,12 +115,10 @@ func (c *Cluster) Reauthenticate(ctx context.Context, r *http.Request, id *Ident
 	var err error
 	if id.Method == MethodCertificate {
 		now, err = c.certificate(ctx, r, true)
-	} else {
-		var t string
-		if t, err = token(r); err != nil || t == "" {
-			return unauthorized()
-		}
+	} else if t, ok := BearerToken(r); ok {
 		now, err = c.tokens.again(ctx, t)
+	} else {
+		err = unauthorized()
 	}
 	if err != nil {
 		return err

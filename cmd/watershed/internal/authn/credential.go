@@ -23,6 +23,13 @@ const (
 
 var errMalformed = errors.New("malformed credentials")
 
+// BearerToken returns the bearer token of a request, and false if there is none or more than
+// one, or if it is malformed.
+func BearerToken(r *http.Request) (string, bool) {
+	t, err := token(r)
+	return t, err == nil && t != ""
+}
+
 // token returns the bearer token of a request, "" if it has none, or errMalformed. It
 // follows kube-apiserver: the scheme is compared without case, the token ends at the next
 // space, and a WebSocket request without a token in the header may carry it as a
@@ -102,12 +109,8 @@ func wellFormed(token string) (string, error) {
 // expiry returns exp of a JWT, or zero if the token is not a JWT or has none. The
 // signature is not verified: the result may only shorten the use of a token.
 func expiry(token string) time.Time {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
+	payload, ok := payloadOf(token)
+	if !ok {
 		return time.Time{}
 	}
 	var claims struct {
@@ -123,4 +126,15 @@ func expiry(token string) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(int64(seconds), 0)
+}
+
+// payloadOf returns the claims of a JWT as they are encoded, false if the token is not a JWT. The
+// signature is not verified.
+func payloadOf(token string) ([]byte, bool) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil, false
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	return payload, err == nil
 }

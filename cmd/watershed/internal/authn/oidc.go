@@ -5,7 +5,6 @@ package authn
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,8 +142,8 @@ func (o *OIDC) Close() {
 // many invalid tokens. The identity has the prefixed name and groups and the group
 // system:authenticated, but neither UID nor extra values. Client certificates are ignored.
 func (o *OIDC) Authenticate(ctx context.Context, r *http.Request) (*Identity, error) {
-	t, err := token(r)
-	if err != nil || !issuedBy(t, o.opts.Issuer) {
+	t, ok := BearerToken(r)
+	if !ok || !issuedBy(t, o.opts.Issuer) {
 		return nil, unauthorized()
 	}
 	return o.tokens.authenticate(ctx, t, r.RemoteAddr)
@@ -153,8 +152,8 @@ func (o *OIDC) Authenticate(ctx context.Context, r *http.Request) (*Identity, er
 // Reauthenticate checks the token of r again, which had the identity id. It returns a 401 if
 // it is not valid any more, and a 503 if that is not known.
 func (o *OIDC) Reauthenticate(ctx context.Context, r *http.Request, id *Identity) error {
-	t, err := token(r)
-	if err != nil || id.expired(time.Now()) || !issuedBy(t, o.opts.Issuer) {
+	t, ok := BearerToken(r)
+	if !ok || id.expired(time.Now()) || !issuedBy(t, o.opts.Issuer) {
 		return unauthorized()
 	}
 	now, err := o.tokens.again(ctx, t)
@@ -164,21 +163,20 @@ func (o *OIDC) Reauthenticate(ctx context.Context, r *http.Request, id *Identity
 	return err
 }
 
+// Issued reports whether the token of a request claims to be of the issuer.
+func (o *OIDC) Issued(r *http.Request) bool {
+	t, ok := BearerToken(r)
+	return ok && issuedBy(t, o.opts.Issuer)
+}
+
 // issuedBy reports whether a token claims to be of the issuer. Other tokens need no check
 // that costs time or a request.
 func issuedBy(token, issuer string) bool {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return false
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return false
-	}
+	payload, ok := payloadOf(token)
 	var claims struct {
 		Issuer string `json:"iss"`
 	}
-	return json.Unmarshal(payload, &claims) == nil && claims.Issuer == issuer
+	return ok && json.Unmarshal(payload, &claims) == nil && claims.Issuer == issuer
 }
 
 // verify returns the identity of a token or a status.

@@ -17,6 +17,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -70,12 +71,8 @@ func newReviewClient(cfg *rest.Config) (authenticationclient.AuthenticationV1Int
 // token and 503 if it is not known whether the token is valid.
 func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) {
 	status, err := v.create(ctx, token)
-	if retriable(err) {
-		select {
-		case <-time.After(retryAfter):
-			status, err = v.create(ctx, token)
-		case <-ctx.Done():
-		}
+	if retriable(err) && timer.Sleep(ctx, retryAfter) == nil {
+		status, err = v.create(ctx, token)
 	}
 	switch {
 	case apierrors.IsForbidden(err) && v.anonymous != nil && len(v.audiences) == 0:
@@ -96,11 +93,7 @@ func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) 
 	case len(v.audiences) > 0 && !slices.ContainsFunc(status.Audiences, func(a string) bool { return slices.Contains(v.audiences, a) }):
 		return nil, unauthorized()
 	}
-	id := newIdentity(status.User, expiry(token), MethodToken)
-	if id == nil {
-		return nil, unauthorized()
-	}
-	return id, nil
+	return tokenIdentity(status.User, token)
 }
 
 // reviewSelf asks the cluster with the token itself for its user. Every user may do that, so it
@@ -129,7 +122,12 @@ func (v *reviewer) reviewSelf(ctx context.Context, token string) (*Identity, err
 		v.report("cannot check tokens", token, err)
 		return nil, unavailable(reviewUnavailable)
 	}
-	id := newIdentity(result.Status.UserInfo, expiry(token), MethodToken)
+	return tokenIdentity(result.Status.UserInfo, token)
+}
+
+// tokenIdentity returns the identity of the user of a token, or a 401 for an anonymous user.
+func tokenIdentity(user authenticationv1.UserInfo, token string) (*Identity, error) {
+	id := newIdentity(user, expiry(token), MethodToken)
 	if id == nil {
 		return nil, unauthorized()
 	}
