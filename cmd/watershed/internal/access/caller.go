@@ -59,9 +59,7 @@ func (c *caller) identity() [sha256.Size]byte {
 		text, _ := json.Marshal(&one.UserInfo) // strings can always be encoded, and keys are sorted
 		fmt.Fprintf(h, "%s\x00%s\x00", one.key(), text)
 	}
-	var sum [sha256.Size]byte
-	h.Sum(sum[:0])
-	return sum
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // withheld returns why requests of the caller cannot be passed on to a cluster with the
@@ -87,9 +85,7 @@ func credentialOf(r *http.Request) [sha256.Size]byte {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		h.Write(r.TLS.PeerCertificates[0].Raw)
 	}
-	var sum [sha256.Size]byte
-	h.Sum(sum[:0])
-	return sum
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // Call is the record of a request: the hooks fill it in, and the audit reads it. It is

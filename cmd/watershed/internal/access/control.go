@@ -351,6 +351,15 @@ func (c *Control) Handler(next http.Handler) http.Handler {
 	})
 }
 
+// MetricsPath is the path of the metrics. They contain the names of all clusters and
+// resources, so not every caller may read them.
+const MetricsPath = "/metrics"
+
+// isMetrics reports whether a request is for the metrics of the server itself.
+func isMetrics(q *replica.Request) bool {
+	return q.Cluster == "" && !q.Fleet && q.Path == MetricsPath
+}
+
 // authorizeMetrics decides about a request for the metrics. As in kube-apiserver, a caller
 // needs the right to get the path /metrics. The home cluster decides, because the metrics are
 // not those of one cluster. The owner may read them.

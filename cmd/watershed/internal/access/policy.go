@@ -26,20 +26,48 @@ const policySilence = 90 * time.Second
 // policyCheck is how long a policy that was current is used without another look.
 const policyCheck = 50 * time.Millisecond
 
-// policyResources are the resources that RBAC is made of.
-var policyResources = []schema.GroupResource{
-	{Group: rbacv1.GroupName, Resource: "roles"},
-	{Group: rbacv1.GroupName, Resource: "clusterroles"},
-	{Group: rbacv1.GroupName, Resource: "rolebindings"},
-	{Group: rbacv1.GroupName, Resource: "clusterrolebindings"},
+// policyKind is a resource that RBAC is made of.
+type policyKind struct {
+	schema.GroupResource
+	// set adds an object to a policy, or replaces it, and remove removes one.
+	set    func(*rbac.Policy, *wire.Object) error
+	remove func(p *rbac.Policy, namespace, name string) bool
+}
+
+// policyKinds are the resources that RBAC is made of.
+var policyKinds = []policyKind{
+	{rbacResource("roles"), setter((*rbac.Policy).SetRole), (*rbac.Policy).DeleteRole},
+	{rbacResource("clusterroles"), setter((*rbac.Policy).SetClusterRole), func(p *rbac.Policy, _, name string) bool {
+		return p.DeleteClusterRole(name)
+	}},
+	{rbacResource("rolebindings"), setter((*rbac.Policy).SetRoleBinding), (*rbac.Policy).DeleteRoleBinding},
+	{rbacResource("clusterrolebindings"), setter((*rbac.Policy).SetClusterRoleBinding), func(p *rbac.Policy, _, name string) bool {
+		return p.DeleteClusterRoleBinding(name)
+	}},
+}
+
+func rbacResource(name string) schema.GroupResource {
+	return schema.GroupResource{Group: rbacv1.GroupName, Resource: name}
+}
+
+// setter returns a function that decodes an object and sets it.
+func setter[T wire.Pointer[P], P any](set func(*rbac.Policy, T) bool) func(*rbac.Policy, *wire.Object) error {
+	return func(p *rbac.Policy, o *wire.Object) error {
+		value, err := wire.DecodeFresh[T](o)
+		if err != nil {
+			return fmt.Errorf("policy: %s: %w", o, err)
+		}
+		set(p, value)
+		return nil
+	}
 }
 
 // PolicyResources returns the names of the resources that the fleet must mirror for local
 // decisions.
 func PolicyResources() []string {
-	names := make([]string, len(policyResources))
-	for i, r := range policyResources {
-		names[i] = r.String()
+	names := make([]string, len(policyKinds))
+	for i, kind := range policyKinds {
+		names[i] = kind.String()
 	}
 	return names
 }
@@ -52,7 +80,7 @@ type policyCopy struct {
 	// checked is when the policy was last found to be current, in nanoseconds since 1970.
 	checked atomic.Int64
 
-	// mu guards parts: for each of policyResources, the part that the policy has.
+	// mu guards parts: for each of policyKinds, the part that the policy has.
 	mu    sync.Mutex
 	parts []policyPart
 }
@@ -66,7 +94,7 @@ type policyPart struct {
 }
 
 func newPolicyCopy(m *fleet.Member) *policyCopy {
-	return &policyCopy{member: m, policy: rbac.New(), parts: make([]policyPart, len(policyResources))}
+	return &policyCopy{member: m, policy: rbac.New(), parts: make([]policyPart, len(policyKinds))}
 }
 
 // current brings the policy up to date and reports whether it can be used: all parts have
@@ -88,8 +116,8 @@ func (p *policyCopy) current() bool {
 // updateLocked applies the changes since the last time, and reports whether the policy is
 // current.
 func (p *policyCopy) updateLocked() bool {
-	for i, resource := range policyResources {
-		feed, ok := p.member.Feed(resource)
+	for i, kind := range policyKinds {
+		feed, ok := p.member.Feed(kind.GroupResource)
 		if !ok {
 			return false
 		}
@@ -105,7 +133,7 @@ func (p *policyCopy) updateLocked() bool {
 		if part.feed == feed && part.revision == now.Revision && part.objects != nil {
 			continue
 		}
-		if err := part.apply(p.policy, resource.Resource, now.State); err != nil {
+		if err := part.apply(p.policy, kind, now.State); err != nil {
 			part.feed = nil
 			return false
 		}
@@ -116,11 +144,11 @@ func (p *policyCopy) updateLocked() bool {
 
 // apply changes the policy to the state of one resource. Only objects that differ are
 // decoded.
-func (p *policyPart) apply(policy *rbac.Policy, resource string, state watershed.Snapshot[*wire.Object]) error {
+func (p *policyPart) apply(policy *rbac.Policy, kind policyKind, state watershed.Snapshot[*wire.Object]) error {
 	next := make(map[string]*wire.Object, len(p.objects))
 	for key, o := range state.Raw() {
 		if p.objects[key] != o {
-			if err := set(policy, resource, o); err != nil {
+			if err := kind.set(policy, o); err != nil {
 				maps.Copy(next, p.objects) // the policy has the objects of both states
 				p.objects = next
 				return err
@@ -131,51 +159,10 @@ func (p *policyPart) apply(policy *rbac.Policy, resource string, state watershed
 	for key := range p.objects {
 		if _, ok := next[key]; !ok {
 			if namespace, name, err := watershed.SplitKey(key); err == nil {
-				remove(policy, resource, namespace, name)
+				kind.remove(policy, namespace, name)
 			}
 		}
 	}
 	p.objects = next
 	return nil
-}
-
-// set adds an object to the policy, or replaces it.
-func set(policy *rbac.Policy, resource string, o *wire.Object) error {
-	var err error
-	switch resource {
-	case "roles":
-		err = decoded(o, func(r *rbacv1.Role) { policy.SetRole(r) })
-	case "clusterroles":
-		err = decoded(o, func(r *rbacv1.ClusterRole) { policy.SetClusterRole(r) })
-	case "rolebindings":
-		err = decoded(o, func(b *rbacv1.RoleBinding) { policy.SetRoleBinding(b) })
-	default:
-		err = decoded(o, func(b *rbacv1.ClusterRoleBinding) { policy.SetClusterRoleBinding(b) })
-	}
-	if err != nil {
-		return fmt.Errorf("policy: %s: %w", o, err)
-	}
-	return nil
-}
-
-func decoded[T wire.Pointer[P], P any](o *wire.Object, use func(T)) error {
-	value, err := wire.DecodeFresh[T](o)
-	if err == nil {
-		use(value)
-	}
-	return err
-}
-
-// remove removes an object from the policy.
-func remove(policy *rbac.Policy, resource, namespace, name string) {
-	switch resource {
-	case "roles":
-		policy.DeleteRole(namespace, name)
-	case "clusterroles":
-		policy.DeleteClusterRole(name)
-	case "rolebindings":
-		policy.DeleteRoleBinding(namespace, name)
-	default:
-		policy.DeleteClusterRoleBinding(name)
-	}
 }

@@ -162,8 +162,8 @@ func (w *watches) validity(r *http.Request, who *caller) func(context.Context) e
 func (w *watches) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, resource := range policyResources {
-		running.Go(func() { w.follow(ctx, resource) })
+	for _, kind := range policyKinds {
+		running.Go(func() { w.follow(ctx, kind.GroupResource) })
 	}
 	all := time.NewTicker(w.opts.Recheck)
 	defer all.Stop()
