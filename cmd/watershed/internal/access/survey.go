@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
+
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -53,36 +55,26 @@ func (g *guards) review(ctx context.Context, who *caller, a replica.Attributes, 
 	ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
 	defer cancel()
 	var (
-		mu      sync.Mutex
-		v       = visible{members: map[*fleet.Member]bool{}, denied: map[*fleet.Member]bool{}}
-		asking  sync.WaitGroup
-		limited = make(chan struct{}, fleetReviews)
+		mu sync.Mutex
+		v  = visible{members: map[*fleet.Member]bool{}, denied: map[*fleet.Member]bool{}}
 	)
-	for _, m := range members {
-		as := g.crossing.Load().cross(who, m)
-		if as == nil {
-			mu.Lock()
-			v.denied[m] = true
-			mu.Unlock()
-			continue
+	// Every member counts, also if there is no time left to ask it.
+	workqueue.ParallelizeUntil(context.Background(), fleetReviews, len(members), func(i int) {
+		m, allowed, err := members[i], false, error(nil)
+		if as := g.crossing.Load().cross(who, m); as != nil {
+			allowed, err = g.reviewAt(ctx, m, as, a)
 		}
-		limited <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-limited }()
-			allowed, err := g.reviewAt(ctx, m, as, a)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
-				v.unavailable++
-			case allowed:
-				v.members[m] = true
-			default:
-				v.denied[m] = true
-			}
-		})
-	}
-	asking.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil:
+			v.unavailable++
+		case allowed:
+			v.members[m] = true
+		default:
+			v.denied[m] = true
+		}
+	})
 	return v
 }
 

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/timer"
@@ -258,16 +259,9 @@ func (w *watches) recheck(ctx context.Context, match func(right) bool, timed boo
 		}
 	}
 	w.mu.Unlock()
-	var running sync.WaitGroup
-	limited := make(chan struct{}, checks)
-	for _, j := range jobs {
-		limited <- struct{}{}
-		running.Go(func() {
-			defer func() { <-limited }()
-			w.check(ctx, j.key, j.state, j.whole)
-		})
-	}
-	running.Wait()
+	workqueue.ParallelizeUntil(context.Background(), checks, len(jobs), func(i int) {
+		w.check(ctx, jobs[i].key, jobs[i].state, jobs[i].whole)
+	})
 }
 
 // check checks one right, and ends its watches if it is lost.
