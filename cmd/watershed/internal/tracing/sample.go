@@ -7,8 +7,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
-	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -54,25 +52,5 @@ func remote(h http.Header) trace.SpanContext {
 	return trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.HeaderCarrier(h)))
 }
 
-// bucket limits how often something may happen.
-type bucket struct{ next atomic.Int64 }
-
-const (
-	// forcedRate is how many traces per second callers can force, and forcedBurst how many at
-	// once.
-	forcedRate, forcedBurst = 10, 50
-)
-
-// take reports whether it may happen now.
-func (b *bucket) take(now time.Time) bool {
-	const step, burst = int64(time.Second) / forcedRate, int64(time.Second) / forcedRate * forcedBurst
-	for {
-		next, at := b.next.Load(), now.UnixNano()
-		if next-at > burst-step {
-			return false
-		}
-		if b.next.CompareAndSwap(next, max(next, at)+step) {
-			return true
-		}
-	}
-}
+// forcedRate is how many traces per second callers can force, and forcedBurst how many at once.
+const forcedRate, forcedBurst = 10, 50

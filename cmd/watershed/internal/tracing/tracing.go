@@ -37,7 +37,10 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 const (
@@ -63,7 +66,7 @@ type Tracing struct {
 	provider *sdk.TracerProvider
 	sample
 	queue   *queue
-	forced  bucket
+	forced  *rate.Limiter
 	changes changes
 	reads   reads
 }
@@ -102,7 +105,10 @@ func New(ctx context.Context, opts Options) (*Tracing, error) {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // the queue logs the errors of the collector
-	t := &Tracing{queue: newQueue(exporter, opts.Logger), sample: sample{rate: uint32(min(max(opts.RatePerMillion, 0), million))}}
+	t := &Tracing{
+		queue: newQueue(exporter, opts.Logger), forced: rate.NewLimiter(forcedRate, forcedBurst),
+		sample: sample{rate: uint32(min(max(opts.RatePerMillion, 0), million))},
+	}
 	t.provider = sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(chosen{})), sdk.WithResource(about), sdk.WithSpanProcessor(t.queue))
 	t.tracer = t.provider.Tracer("github.com/watershed-project/watershed")
 	t.changes.init(&t.sample, &t.reads)
@@ -111,17 +117,11 @@ func New(ctx context.Context, opts Options) (*Tracing, error) {
 
 // Run ends the traces of changes that are not delivered any more, until ctx ends.
 func (t *Tracing) Run(ctx context.Context) error {
-	ticker := time.NewTicker(sweepEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			t.changes.sweep(time.Time{})
-			return nil
-		case now := <-ticker.C:
-			t.changes.sweep(now.Add(-followFor))
-		}
+	for timer.Sleep(ctx, sweepEvery) == nil {
+		t.changes.sweep(time.Now().Add(-followFor))
 	}
+	t.changes.sweep(time.Time{})
+	return nil
 }
 
 // Close sends the spans that are waiting, for at most closeTimeout.
