@@ -5,7 +5,9 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,7 +18,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/defaults"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -79,10 +84,7 @@ type Log struct {
 
 // Open returns a log. The caller runs [Log.Run], which closes the file.
 func Open(opts Options) (*Log, error) {
-	l := &Log{logger: opts.Logger, run: rand.Uint64(), wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
-	if l.logger == nil {
-		l.logger = slog.Default()
-	}
+	l := &Log{logger: cmp.Or(opts.Logger, slog.Default()), run: rand.Uint64(), wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	switch opts.Path {
 	case "":
 		return nil, errors.New("audit log: no file")
@@ -90,9 +92,7 @@ func Open(opts Options) (*Log, error) {
 		l.out = os.Stdout
 		return l, nil
 	}
-	if opts.MaxSize <= 0 {
-		opts.MaxSize = defaultMaxSize
-	}
+	defaults.Set(&opts.MaxSize, defaultMaxSize)
 	file, err := openFile(opts.Path, opts.MaxSize, max(0, opts.MaxBackups))
 	if err != nil {
 		return nil, err
@@ -131,20 +131,10 @@ func (l *Log) Audit(r *http.Request, q *replica.Request, o replica.Outcome) {
 // auditID returns the ID of a request in the form of a UUID of version 8. The number is in
 // it as it is: audit IDs are not secrets.
 func auditID(run, number uint64) string {
-	const digits = "0123456789abcdef"
-	run = run&^0xf000 | 0x8000
-	text := make([]byte, 0, 36)
-	for i := range 32 {
-		if i == 8 || i == 12 || i == 16 || i == 20 {
-			text = append(text, '-')
-		}
-		half, shift := run, 60-4*i
-		if i >= 16 {
-			half, shift = number&^(3<<62)|2<<62, 124-4*i
-		}
-		text = append(text, digits[half>>shift&0xf])
-	}
-	return string(text)
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], run&^0xf000|0x8000)
+	binary.BigEndian.PutUint64(id[8:], number&^(3<<62)|2<<62)
+	return id.String()
 }
 
 // add puts a line into the queue, or drops it if the queue is full.
