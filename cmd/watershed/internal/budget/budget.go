@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 const (
@@ -77,16 +78,10 @@ func (b *Budget) Stats() Stats {
 
 // Run adapts the pressure until ctx ends.
 func (b *Budget) Run(ctx context.Context) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case at := <-ticker.C:
-			b.step(at)
-		}
+	for timer.Sleep(ctx, every) == nil {
+		b.step(time.Now())
 	}
+	return nil
 }
 
 // step reads the memory once.

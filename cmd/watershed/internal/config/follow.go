@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // maxFile is the most bytes that a file may have.
@@ -23,22 +25,21 @@ const settle = 200 * time.Millisecond
 // errLarge is returned for a file that is larger than maxFile.
 var errLarge = errors.New("the file is larger than 1 MiB")
 
-// ReadFile returns the content of a file.
+// ReadFile returns the content of a file, which is not nil for an empty file.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	defer f.Close()
-	b := bytes.NewBuffer([]byte{})
-	switch _, err := io.CopyN(b, f, maxFile+1); {
-	case errors.Is(err, io.EOF):
-		return b.Bytes(), nil
-	case err == nil:
-		return nil, fmt.Errorf("configuration %s: %w", path, errLarge)
-	default:
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = errLarge
+	}
+	if err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
+	return content, nil
 }
 
 // Follow calls changed when the content of a file differs from the last content, until ctx
@@ -82,10 +83,8 @@ func Follow(ctx context.Context, path string, last []byte, period time.Duration,
 func readSettled(ctx context.Context, path string, last []byte) ([]byte, error) {
 	content, err := ReadFile(path)
 	for err == nil && !bytes.Equal(content, last) {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(settle):
+		if err := timer.Sleep(ctx, settle); err != nil {
+			return nil, err
 		}
 		var again []byte
 		if again, err = ReadFile(path); err == nil && bytes.Equal(content, again) {

@@ -5,6 +5,7 @@ package serving
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/statefile"
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 const (
@@ -71,15 +73,12 @@ type AuthorityOptions struct {
 // it creates one, and created is true: clients then need another kubeconfig. Processes that
 // start at the same time agree on one.
 func OpenAuthority(path string, opts *AuthorityOptions) (a *Authority, created bool, err error) {
-	a = &Authority{path: path, hosts: loopback(), logger: slog.Default(), now: time.Now}
-	if opts != nil {
-		a.hosts = a.hosts.add(opts.Hosts)
-		if opts.Now != nil {
-			a.now = opts.Now
-		}
-		if opts.Logger != nil {
-			a.logger = opts.Logger
-		}
+	if opts == nil {
+		opts = &AuthorityOptions{}
+	}
+	a = &Authority{path: path, hosts: loopback().add(opts.Hosts), logger: cmp.Or(opts.Logger, slog.Default()), now: opts.Now}
+	if a.now == nil {
+		a.now = time.Now
 	}
 	signers, content, err := readSigners(path)
 	switch {
@@ -212,7 +211,9 @@ func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, erro
 
 // Run follows changes of the file, and rotates signers, until ctx ends.
 func (a *Authority) Run(ctx context.Context) error {
-	every(ctx, reloadPeriod, a.renew)
+	for timer.Sleep(ctx, reloadPeriod) == nil {
+		a.renew()
+	}
 	return nil
 }
 

@@ -14,6 +14,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 const (
@@ -56,22 +58,10 @@ func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Run follows changes of the files until ctx ends.
 func (f *Files) Run(ctx context.Context) error {
-	every(ctx, reloadPeriod, f.reload)
-	return nil
-}
-
-// every calls a function periodically until ctx ends.
-func every(ctx context.Context, period time.Duration, call func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			call()
-		}
+	for timer.Sleep(ctx, reloadPeriod) == nil {
+		f.reload()
 	}
+	return nil
 }
 
 // reload reads the files again, and logs a change.

@@ -16,6 +16,10 @@ func IsLoopback(l net.Listener) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
+// IsLoopbackHost reports whether only this machine can connect to a host: to localhost or to a
+// loopback address.
+func IsLoopbackHost(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
+
 // Hosts returns the names and addresses at which clients reach a listener: those that its
 // operator has named, and its own address. If it listens on all addresses and none was
 // named, they are the name of this machine and the addresses of its network interfaces.

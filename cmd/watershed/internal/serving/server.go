@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // abortWait is how long the server waits for handlers after it has closed their
@@ -36,17 +38,6 @@ type Server struct {
 	// watches ends when watches have to.
 	watches    context.Context
 	endWatches context.CancelFunc
-}
-
-// Stats are the present state of a [Server] and its counts since its creation.
-type Stats struct {
-	// Connections is how many connections are open, and Addresses from how many addresses.
-	Connections, Addresses int
-	// Refused counts the connections that were refused because too many were open, and Displaced
-	// those that were closed in favour of others before a caller was authenticated.
-	Refused, Displaced uint64
-	// Requests is how many requests are being served, watches included.
-	Requests int
 }
 
 // New returns a server. The caller owns the listener until it calls [Server.Run].
@@ -122,16 +113,6 @@ func (s *Server) Limit(l Limits) {
 // ending is how the server ends. It is replaced, not modified.
 type ending struct{ delay, grace time.Duration }
 
-// Stats returns the present state and the counts.
-func (s *Server) Stats() Stats {
-	s.listener.mu.Lock()
-	defer s.listener.mu.Unlock()
-	return Stats{
-		Connections: s.listener.open, Addresses: len(s.listener.addresses),
-		Refused: s.listener.refused, Displaced: s.listener.displaced, Requests: int(s.requests.Load()),
-	}
-}
-
 // Run serves until ctx ends, and then until requests have ended or their grace period has.
 // It returns an error if the listener fails.
 func (s *Server) Run(ctx context.Context) error {
@@ -188,11 +169,7 @@ func (s *Server) shutdown(abort func()) {
 
 // waitForRequests waits until no request is served or ctx ends.
 func (s *Server) waitForRequests(ctx context.Context) {
-	for s.requests.Load() > 0 && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
+	for s.requests.Load() > 0 && timer.Sleep(ctx, 10*time.Millisecond) == nil {
 	}
 }
 
