@@ -68,7 +68,7 @@ var commandRules = map[string]rule{
 	},
 	"cmd/watershed/internal/command/past": {
 		own: []string{
-			"kube", "replica", "internal/jsondiff", "cmd/watershed/internal/apiclient", "cmd/watershed/internal/state",
+			"kube", "replica", "internal/jsondiff", "cmd/watershed/internal/apiclient",
 		},
 		others: []string{
 			"github.com/spf13/cobra", "k8s.io/apimachinery/", "k8s.io/client-go/",
@@ -77,10 +77,10 @@ var commandRules = map[string]rule{
 	"cmd/watershed/internal/command/check": {
 		own: []string{
 			"fleet", "fleet/directory", "cmd/watershed/internal/completion", "cmd/watershed/internal/output",
-			"cmd/watershed/internal/preflight", "cmd/watershed/internal/settings", "cmd/watershed/internal/status",
-			"cmd/watershed/internal/terminal",
+			"cmd/watershed/internal/preflight", "cmd/watershed/internal/serving", "cmd/watershed/internal/settings",
+			"cmd/watershed/internal/status", "cmd/watershed/internal/terminal",
 		},
-		others: []string{"github.com/spf13/cobra"},
+		others: []string{"github.com/spf13/cobra", "k8s.io/client-go/util/workqueue"},
 	},
 	"cmd/watershed/internal/command/status": {
 		own: []string{
@@ -91,10 +91,9 @@ var commandRules = map[string]rule{
 	},
 	"cmd/watershed/internal/command/verify": {
 		own: []string{
-			"cmd/watershed/internal/apiclient", "cmd/watershed/internal/state", "cmd/watershed/internal/status",
-			"cmd/watershed/internal/verification",
+			"cmd/watershed/internal/apiclient", "cmd/watershed/internal/status", "cmd/watershed/internal/verification",
 		},
-		others: []string{"github.com/spf13/cobra", "k8s.io/apimachinery/"},
+		others: []string{"github.com/spf13/cobra", "k8s.io/apimachinery/", "k8s.io/client-go/util/workqueue"},
 	},
 	"cmd/watershed/internal/command/rbac": {
 		own: []string{

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,10 +19,20 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 )
 
-// Choice selects the server of this machine, or the server of a context.
+// Choice is the flags that select the server of this machine, or the server of a context.
 type Choice struct {
 	State               state.Dir
 	Kubeconfig, Context string
+}
+
+// AddFlags adds the flags to a command.
+func (s *Choice) AddFlags(cmd *cobra.Command) {
+	state.AddFlag(cmd, &s.State)
+	flags := cmd.Flags()
+	flags.StringVar(&s.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, "+
+		"else ~/.kube/config)")
+	flags.StringVar(&s.Context, "context", "", "a `context` for the fleet of a server (default the server of this "+
+		"machine, from the state folder)")
 }
 
 // Client is a client of a server's fleet.

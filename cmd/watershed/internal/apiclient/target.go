@@ -121,7 +121,7 @@ func LocalTarget(s state.Dir, authorityFile string) (*Target, error) {
 	}
 	// Only a server on a loopback address has an owner. The folder may still have the token
 	// of an earlier server.
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+	if net.ParseIP(host).IsLoopback() {
 		t.Owner, err = s.Owner()
 	}
 	return t, err

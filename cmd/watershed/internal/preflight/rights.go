@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/fleet"
@@ -112,14 +113,18 @@ func (i *inspection) stability(ctx context.Context, r kube.Resource) {
 
 // namespace returns the namespace to read of a resource, "" for all.
 func (i *inspection) namespace(r kube.Resource) string {
-	scope := i.opts.Fleet.Scope
-	if i.entry.Scope != nil {
-		scope = *i.entry.Scope
-	}
 	if !r.Namespaced {
 		return ""
 	}
-	return scope.Namespace
+	return i.scope().Namespace
+}
+
+// scope returns which objects of the cluster are mirrored.
+func (i *inspection) scope() fleet.Scope {
+	if i.entry.Scope != nil {
+		return *i.entry.Scope
+	}
+	return i.opts.Fleet.Scope
 }
 
 // absent returns the resources that the user has named and the cluster does not serve.
@@ -144,10 +149,7 @@ type right struct {
 
 // permissions checks the rights to list and watch resources.
 func (i *inspection) permissions(ctx context.Context, resources []kube.Resource) {
-	namespace := i.opts.Fleet.Scope.Namespace
-	if i.entry.Scope != nil {
-		namespace = i.entry.Scope.Namespace
-	}
+	namespace := i.scope().Namespace
 	every := schema.GroupResource{Group: "*", Resource: "*"}
 	missing, err := i.missing(ctx, namespace, []right{{"list", every}, {"watch", every}})
 	if err == nil && len(missing) > 0 {
@@ -247,23 +249,16 @@ func (i *inspection) missing(ctx context.Context, namespace string, rights []rig
 		mu      sync.Mutex
 		denied  = make([]bool, len(rights))
 		failure error
-		asking  sync.WaitGroup
-		limited = make(chan struct{}, reviewsAtOnce)
 	)
-	for n, r := range rights {
-		limited <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-limited }()
-			allowed, err := i.may(ctx, namespace, r)
-			mu.Lock()
-			defer mu.Unlock()
-			denied[n] = !allowed
-			if err != nil {
-				failure = err
-			}
-		})
-	}
-	asking.Wait()
+	workqueue.ParallelizeUntil(context.Background(), reviewsAtOnce, len(rights), func(n int) {
+		allowed, err := i.may(ctx, namespace, rights[n])
+		mu.Lock()
+		defer mu.Unlock()
+		denied[n] = !allowed
+		if err != nil {
+			failure = err
+		}
+	})
 	var all []right
 	for n, r := range rights {
 		if denied[n] {

@@ -6,6 +6,7 @@
 package remedy
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/watershed-project/watershed/fleet"
@@ -125,9 +126,9 @@ func For(reason string, about Subject) string {
 func (s Subject) replacer() *strings.Replacer {
 	file := ""
 	if s.Kubeconfig != "" || s.Context == "" {
-		file = " --kubeconfig " + or(quoted(s.Kubeconfig), "FILE")
+		file = " --kubeconfig " + cmp.Or(quoted(s.Kubeconfig), "FILE")
 	}
-	context := " --context " + or(quoted(s.Context), "CONTEXT")
+	context := " --context " + cmp.Or(quoted(s.Context), "CONTEXT")
 	place := file // a cluster that is not a context is in a file that only the user knows
 	if s.Context != "" {
 		place += context
@@ -137,12 +138,12 @@ func (s Subject) replacer() *strings.Replacer {
 		except = "; or leave the resources out: serve --except " + strings.Join(s.Resources, ",")
 	}
 	return strings.NewReplacer(
-		"{program}", s.Program, "{cluster}", or(quoted(s.Cluster), "CLUSTER"),
-		"{contextName}", or(quoted(s.Context), "CONTEXT"), "{context}", context,
+		"{program}", s.Program, "{cluster}", cmp.Or(quoted(s.Cluster), "CLUSTER"),
+		"{contextName}", cmp.Or(quoted(s.Context), "CONTEXT"), "{context}", context,
 		"{kubectl}", "kubectl"+place, "{administrator}", "kubectl --context ADMIN",
 		"{config}", "kubectl config"+file, "{entry}", "CLUSTER",
 		"{rbac}", s.rbac(place), "{except}", except,
-		"{resources}", or(strings.Join(s.Resources, ","), "RESOURCES"),
+		"{resources}", cmp.Or(strings.Join(s.Resources, ","), "RESOURCES"),
 	)
 }
 
@@ -161,13 +162,6 @@ func (s Subject) rbac(place string) string {
 		return command + " --user " + quoted(s.User)
 	}
 	return command + " --user USER"
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // quoted returns a word as a shell reads it.

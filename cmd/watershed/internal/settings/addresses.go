@@ -69,7 +69,7 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !serving.IsLoopbackHost(host) {
 		return nil, notLoopback(address)
 	}
 	l, err := replica.ListenConfig().Listen(ctx, "tcp", address)

@@ -236,7 +236,7 @@ func (o *Sources) openHub(s *OpenedSources, logger *slog.Logger) error {
 			return fmt.Errorf("--cluster-profile-provider-file: %w", err)
 		}
 	}
-	hub, err := o.connectHub()
+	hub, err := Connect(o.hubKubeconfig, o.hubContext)
 	if err != nil {
 		return fmt.Errorf("hub: %w: name the context of the hub with --hub-context, and its file with --hub-kubeconfig",
 			err)
@@ -253,9 +253,11 @@ func (o *Sources) openHub(s *OpenedSources, logger *slog.Logger) error {
 	return nil
 }
 
-func (o *Sources) connectHub() (*kube.Cluster, error) {
-	if o.hubKubeconfig != "" {
-		return kube.FromKubeconfig(o.hubKubeconfig, o.hubContext)
+// Connect returns the cluster of a context in a kubeconfig file, or in the files that kubectl reads if
+// the file is "".
+func Connect(kubeconfig, context string) (*kube.Cluster, error) {
+	if kubeconfig != "" {
+		return kube.FromKubeconfig(kubeconfig, context)
 	}
-	return kube.FromContext(o.hubContext)
+	return kube.FromContext(context)
 }

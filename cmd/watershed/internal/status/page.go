@@ -5,6 +5,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
@@ -114,18 +115,8 @@ func (c *Changes) Next(r *Report) []string {
 		c.last[one.Name] = news
 		delete(left, one.Name)
 	}
-	for _, name := range sorted(left) {
+	for _, name := range slices.Sorted(maps.Keys(left)) {
 		lines = append(lines, c.table.Row(r, &replica.ClusterState{Name: name, State: "gone"}))
 	}
 	return lines
-}
-
-// sorted returns the keys of a map in order.
-func sorted(m map[string]string) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

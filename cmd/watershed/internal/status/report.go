@@ -55,16 +55,21 @@ func (r *Report) Select(names []string) error {
 // suggestion lists some clusters for an error.
 func (r *Report) suggestion() string {
 	var names []string
-	for _, c := range r.Clusters.Clusters[:min(len(r.Clusters.Clusters), 10)] {
+	for _, c := range r.Clusters.Clusters {
 		names = append(names, c.Name)
 	}
 	if len(names) == 0 {
 		return ": the server has no clusters, or you may not see any"
 	}
-	if more := len(r.Clusters.Clusters) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
+	return ": the server has " + Names(names, 10)
+}
+
+// Names returns names as a text. Of more than a number it counts the last ones.
+func Names(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(names[:most], ", "), more)
 	}
-	return ": the server has " + strings.Join(names, ", ")
+	return strings.Join(names, ", ")
 }
 
 // age returns the time since a time of the document, "" if it is zero.

@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -84,12 +85,7 @@ func seconds(n float64) string {
 }
 
 // orNone returns what kubectl prints for an empty value.
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
-}
+func orNone(text string) string { return cmp.Or(text, "<none>") }
 
 // Table is the table of a report.
 type Table struct {

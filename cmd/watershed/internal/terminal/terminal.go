@@ -41,7 +41,6 @@ type Style string
 
 // The styles that commands use.
 const (
-	Bold   Style = "\x1b[1m"
 	Dim    Style = "\x1b[2m"
 	Red    Style = "\x1b[31m"
 	Green  Style = "\x1b[32m"

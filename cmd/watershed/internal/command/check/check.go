@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/preflight"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
@@ -216,42 +218,30 @@ func clusterContexts(s *settings.OpenedSources) map[string]string {
 
 func entryNames(entries []fleet.Entry) string {
 	var names []string
-	for _, e := range entries[:min(len(entries), 20)] {
+	for _, e := range entries {
 		names = append(names, e.Name)
 	}
-	if more := len(entries) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
+	return status.Names(names, 20)
 }
 
 // isLoopbackAddress reports whether only this machine can connect to an address of serve.
 func isLoopbackAddress(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return err == nil && serving.IsLoopbackHost(host)
 }
 
 // checkClusters checks clusters at once, and prints their results in order.
 func checkClusters(ctx context.Context, entries []fleet.Entry, opts *preflight.Options, p *printer) {
 	results := make([]chan []preflight.Result, len(entries))
-	var checking sync.WaitGroup
-	defer checking.Wait()
-	limited := make(chan struct{}, checksAtOnce)
 	for i := range entries {
 		results[i] = make(chan []preflight.Result, 1)
 	}
+	var checking sync.WaitGroup
+	defer checking.Wait()
 	checking.Go(func() {
-		for i, e := range entries {
-			limited <- struct{}{}
-			checking.Go(func() {
-				defer func() { <-limited }()
-				results[i] <- preflight.Cluster(ctx, e, opts)
-			})
-		}
+		workqueue.ParallelizeUntil(context.Background(), checksAtOnce, len(entries), func(i int) {
+			results[i] <- preflight.Cluster(ctx, entries[i], opts)
+		})
 	})
 	for _, one := range results {
 		p.print(<-one...)

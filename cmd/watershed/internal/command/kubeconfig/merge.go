@@ -6,6 +6,7 @@ package kubeconfig
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -67,15 +68,9 @@ func mergeKubeconfig(base, added *clientcmdapi.Config, owns func(*clientcmdapi.C
 		return fmt.Errorf("%s would be replaced, and does not belong to this server: choose another --prefix, or "+
 			"delete it", summary(conflicts))
 	}
-	for name, cluster := range added.Clusters {
-		base.Clusters[name] = cluster
-	}
-	for name, context := range added.Contexts {
-		base.Contexts[name] = context
-	}
-	for name, user := range added.AuthInfos {
-		base.AuthInfos[name] = user
-	}
+	maps.Copy(base.Clusters, added.Clusters)
+	maps.Copy(base.Contexts, added.Contexts)
+	maps.Copy(base.AuthInfos, added.AuthInfos)
 	if base.CurrentContext == "" {
 		base.CurrentContext = added.CurrentContext
 	}

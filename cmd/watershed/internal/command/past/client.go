@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -43,14 +42,10 @@ type pastOptions struct {
 }
 
 func (o *pastOptions) declare(cmd *cobra.Command) {
-	state.AddFlag(cmd, &o.State)
+	o.Choice.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.clusters, "cluster", nil, "the `name` of a cluster; may be repeated (default all)")
 	flags.StringVarP(&o.output, "output", "o", "text", "the `format` of the output: text or json")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, "+
-		"else ~/.kube/config)")
-	flags.StringVar(&o.Context, "context", "", "a `context` for the fleet of a server (default the server of this "+
-		"machine, from the state folder)")
 }
 
 // newCommand returns a command that reads the past. Run is called with its argument, ""

@@ -161,7 +161,7 @@ func servedAs(r schema.GroupResource) kube.Resource {
 
 // byDiscovery adds the resources of the cluster that the patterns select.
 func (o *options) byDiscovery(ctx context.Context, to *requiredRights, trouble io.Writer) error {
-	cluster, err := o.connect()
+	cluster, err := settings.Connect(o.kubeconfig, o.context)
 	if err != nil {
 		return err
 	}
@@ -183,10 +183,3 @@ func (o *options) byDiscovery(ctx context.Context, to *requiredRights, trouble i
 
 // errNothingServed means that a cluster has no resources.
 var errNothingServed = errors.New("the cluster serves nothing")
-
-func (o *options) connect() (*kube.Cluster, error) {
-	if o.kubeconfig != "" {
-		return kube.FromKubeconfig(o.kubeconfig, o.context)
-	}
-	return kube.FromContext(o.context)
-}

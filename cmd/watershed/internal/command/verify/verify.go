@@ -6,6 +6,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +19,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 )
@@ -75,7 +76,7 @@ func NewCommand() *cobra.Command {
 			return o.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	state.AddFlag(cmd, &o.State)
+	o.Choice.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.spec.Clusters, "cluster", nil, "the `name` of a cluster to verify; may be repeated "+
 		"(default all)")
@@ -84,10 +85,6 @@ func NewCommand() *cobra.Command {
 	flags.BoolVar(&o.spec.Deep, "deep", false, "compare the content of the objects too")
 	flags.BoolVar(&o.spec.Repair, "repair", false, "list a resource again if its copy differs")
 	flags.StringVarP(&o.output, "output", "o", "table", "the `format` of the output: table or json")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with the context (default those in KUBECONFIG, "+
-		"else ~/.kube/config)")
-	flags.StringVar(&o.Context, "context", "", "a `context` for the fleet of a server (default the server of this "+
-		"machine, from the state folder)")
 	return cmd
 }
 
@@ -124,33 +121,27 @@ func (o *options) compare(ctx context.Context, client verifyClient, plan []verif
 	for _, p := range plan {
 		byCluster[p.Cluster] = append(byCluster[p.Cluster], p)
 	}
-	var running sync.WaitGroup
-	slots := make(chan struct{}, clustersAtOnce)
-	for _, cluster := range slices.Sorted(maps.Keys(byCluster)) {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			for _, p := range byCluster[cluster] {
-				if p.Resource == verification.AllResources {
-					report.add(p) // there is nothing to request
-					continue
-				}
-				spec := o.spec
-				spec.Clusters, spec.Resources = []string{p.Cluster}, []string{p.Resource}
-				results, err := client.create(ctx, spec, false)
-				switch {
-				case ctx.Err() != nil:
-					return
-				case err != nil:
-					p.Error = err.Error()
-				case len(results) == 1:
-					p = results[0]
-				}
-				report.add(p)
+	clusters := slices.Sorted(maps.Keys(byCluster))
+	workqueue.ParallelizeUntil(context.Background(), clustersAtOnce, len(clusters), func(i int) {
+		for _, p := range byCluster[clusters[i]] {
+			if p.Resource == verification.AllResources {
+				report.add(p) // there is nothing to request
+				continue
 			}
-		})
-	}
-	running.Wait()
+			spec := o.spec
+			spec.Clusters, spec.Resources = []string{p.Cluster}, []string{p.Resource}
+			results, err := client.create(ctx, spec, false)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				p.Error = err.Error()
+			case len(results) == 1:
+				p = results[0]
+			}
+			report.add(p)
+		}
+	})
 }
 
 // verifyReport prints results as they arrive or, as JSON, at the end.
@@ -196,18 +187,11 @@ func (r *verifyReport) add(one verification.Result) {
 	took := time.Duration(one.Seconds * float64(time.Second)).Round(time.Millisecond)
 	r.line(one.Cluster, one.Resource, one.Version, fmt.Sprint(one.Objects), took.String(), verdict(&one))
 	for _, e := range one.Examples {
-		fmt.Fprintf(r.out, "    %-7s %s (cluster %s, copy %s)\n", e.Kind, e.Key, orNone(e.Cluster), orNone(e.Copy))
+		fmt.Fprintf(r.out, "    %-7s %s (cluster %s, copy %s)\n", e.Kind, e.Key, cmp.Or(e.Cluster, "none"), cmp.Or(e.Copy, "none"))
 	}
 	if more := one.Diverged() - len(one.Examples); more > 0 {
 		fmt.Fprintf(r.out, "    and %d more\n", more)
 	}
-}
-
-func orNone(version string) string {
-	if version == "" {
-		return "none"
-	}
-	return version
 }
 
 // verdict returns the divergences of a result on one line.
