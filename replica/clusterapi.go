@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/freshness"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
@@ -264,7 +265,7 @@ func (c *clusterAPI) where(q *Request) func() string {
 // copy has none.
 func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 	switch {
-	case c.pass == nil, isHealth(q.Path), climbs(q.Path), q.Path == ChangesPath:
+	case c.pass == nil, isHealth(q.Path), climbs(q.Path), q.Path == document.ChangesPath:
 		return false
 	case !q.IsResource:
 		return true

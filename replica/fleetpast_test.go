@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/replica"
@@ -168,7 +169,7 @@ func TestFleetPast(t *testing.T) {
 }
 
 // changesOf returns the changes of pods of the fleet.
-func (w *world) changesOf(query string) (list replica.ChangeList) {
+func (w *world) changesOf(query string) (list document.ChangeList) {
 	w.t.Helper()
 	body, _ := w.read("/fleet/api/v1/pods?" + query)
 	expect.NoError(w.t, json.Unmarshal(body, &list))
@@ -176,7 +177,7 @@ func (w *world) changesOf(query string) (list replica.ChangeList) {
 }
 
 // summaries returns the changes of a list in short.
-func summaries(list replica.ChangeList) (all []string) {
+func summaries(list document.ChangeList) (all []string) {
 	for _, c := range list.Items {
 		all = append(all, fmt.Sprint(c.Cluster, " ", c.Type, " ", c.ResourceVersion))
 	}
@@ -204,7 +205,7 @@ func (w *world) checkRecording(all *recording, began time.Time) {
 			same = append(same, fmt.Sprint(c.Cluster, " ", c.Type, " ", c.ResourceVersion))
 		}
 	}
-	var of replica.ChangeList
+	var of document.ChangeList
 	expect.NoError(w.t, json.Unmarshal(body, &of))
 	expect.Equal(w.t, summaries(of), same)
 
@@ -213,7 +214,7 @@ func (w *world) checkRecording(all *recording, began time.Time) {
 		want[change[:strings.LastIndex(change, " ")]]++
 	}
 	body, _ = w.read("/fleet/changes?by=cluster,type&since=" + since)
-	var numbers replica.ChangeSummary
+	var numbers document.ChangeSummary
 	expect.NoError(w.t, json.Unmarshal(body, &numbers))
 	got := map[string]int{}
 	for _, n := range numbers.Items {
@@ -330,7 +331,7 @@ func TestPast_namespaceMayBeAnother(t *testing.T) {
 	if len(one.Items) == 0 || len(one.Items) >= len(both.Items) || !strings.Contains(strings.Join(header.Values("Warning"), "\n"), "left out: cluster "+s.Cluster(1).Name()) {
 		t.Errorf("%d of %d pods, %v", len(one.Items), len(both.Items), header)
 	}
-	var changes replica.ChangeList
+	var changes document.ChangeList
 	body, _ = w.read("/fleet" + pods + "?changes=1m")
 	expect.NoError(t, json.Unmarshal(body, &changes))
 	if len(changes.Clusters) != 2 || changes.Clusters[1].Name != s.Cluster(1).Name() || changes.Clusters[1].Since != nil || changes.Clusters[1].Message == "" {
@@ -338,7 +339,7 @@ func TestPast_namespaceMayBeAnother(t *testing.T) {
 	}
 
 	// The numbers are of the resources that may be listed in all namespaces.
-	var numbers replica.ChangeSummary
+	var numbers document.ChangeSummary
 	body, _ = w.read("/fleet/changes?since=1m&by=cluster")
 	expect.NoError(t, json.Unmarshal(body, &numbers))
 	for _, n := range numbers.Items {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/past"
 )
@@ -23,7 +24,7 @@ func (q *Request) ReadsPast() bool {
 
 // asksForSummary reports whether a request is for the numbers of changes.
 func (q *Request) asksForSummary(r *http.Request) bool {
-	return q.Path == ChangesPath && r.Method == http.MethodGet
+	return q.Path == document.ChangesPath && r.Method == http.MethodGet
 }
 
 // pastRequest returns what is to be known about a request to read the past.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/replica"
@@ -111,7 +112,7 @@ func TestPast_ofAnEarlierNamespace(t *testing.T) {
 		t.Errorf("%d pods, %v", len(list.Items), header)
 	}
 	for root, want := range map[string][]string{"/clusters/" + s.Cluster(1).Name(): nil, "/fleet": {s.Cluster(0).Name()}} {
-		var changes replica.ChangeList
+		var changes document.ChangeList
 		body, _ := w.read(root + pods + "?changes=30m")
 		expect.NoError(t, json.Unmarshal(body, &changes))
 		var clusters []string
@@ -160,7 +161,7 @@ func TestFleetChanges_undecided(t *testing.T) {
 	}}
 	w, f, _ := serveStored(t, s, entriesOf(s, 2), openFiles(t, t.TempDir()), opts)
 	expect.NoError(t, f.WaitForSync(t.Context()))
-	var numbers replica.ChangeSummary
+	var numbers document.ChangeSummary
 	expect.Soon(t, "the numbers of changes", func() bool {
 		body, _, err := w.whole("/fleet/changes?since=1m")
 		return err == nil && json.Unmarshal(body, &numbers) == nil

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/document"
 )
 
 // checkFleetPast compares the past of the fleet with the past of its only cluster.
@@ -44,7 +44,7 @@ func checkFleetPast(t *testing.T, cluster, fleet *pastReader, at time.Time) {
 	if !reflect.DeepEqual(got, want) || len(want) < 3 {
 		t.Errorf("the fleet had %d objects, and the cluster %d", len(got), len(want))
 	}
-	changes := func(from *pastReader) (all replica.ChangeList) {
+	changes := func(from *pastReader) (all document.ChangeList) {
 		code, _, body := from.get("/api/v1/namespaces/red/configmaps", url.Values{"changes": query["at"]})
 		if err := json.Unmarshal(body, &all); err != nil || code != http.StatusOK {
 			t.Fatalf("%d %s", code, body)

@@ -29,9 +29,10 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/jsondiff"
 	"github.com/watershed-project/watershed/internal/kubetest"
-	"github.com/watershed-project/watershed/replica"
 )
 
 // pastChanges is how many changes the test makes.
@@ -250,7 +251,7 @@ func checkPastChanges(t *testing.T, from, direct *pastReader, began time.Time) {
 	t.Helper()
 	const path, name = "/api/v1/namespaces/red/configmaps", "item-3"
 	code, _, body := from.get(path+"/"+name, url.Values{"changes": {began.Format(time.RFC3339Nano)}})
-	var changes replica.ChangeList
+	var changes document.ChangeList
 	if err := json.Unmarshal(body, &changes); err != nil || code != http.StatusOK {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -276,7 +277,7 @@ func checkPastChanges(t *testing.T, from, direct *pastReader, began time.Time) {
 		}
 		if event.Type == "MODIFIED" {
 			d := got.Differences
-			at := slices.IndexFunc(d, func(d replica.Difference) bool { return d.Path == "data.text" })
+			at := slices.IndexFunc(d, func(d jsondiff.Difference) bool { return d.Path == "data.text" })
 			if at < 0 || string(d[at].Old) != strconv.Quote(text) || string(d[at].New) != strconv.Quote(event.Object.Data["text"]) {
 				t.Errorf("change %d has the differences %.300s, %s", i, fmt.Sprint(d), got.Message)
 			}
@@ -324,7 +325,7 @@ func checkChangesCommand(t *testing.T, dir string, began, ended time.Time) {
 	period := []string{"--state-dir", dir, "--since", began.Format(time.RFC3339Nano), "--until", ended.Add(500 * time.Millisecond).Format(time.RFC3339Nano)}
 	out, err := command(t.Context(), append([]string{"changes", "-o", "json", "--by", "kind,namespace,type"}, period...)...)
 	expect.NoError(t, err)
-	var all []replica.ChangeCount
+	var all []document.ChangeCount
 	expect.NoError(t, json.Unmarshal([]byte(out), &all))
 	sum, types := 0, map[string]bool{}
 	for _, c := range all {
@@ -375,7 +376,7 @@ func checkDiffCommand(t *testing.T, from *pastReader, dir string, one, other tim
 	expect.NoError(t, err)
 	got := map[string]string{}
 	for line := range strings.Lines(out) {
-		var c replica.Change
+		var c document.Change
 		expect.NoError(t, json.Unmarshal([]byte(line), &c))
 		got[c.Name] = c.Type
 		if c.Type == "MODIFIED" && len(c.Differences) < 1 {
@@ -432,7 +433,7 @@ func checkPastRights(t *testing.T, c *kubetest.Cluster, client kubernetes.Interf
 	}
 	for _, reader := range []*pastReader{ann, fleet(ann.token)} {
 		code, _, body := reader.get("/api/v1/namespaces/red/configmaps", url.Values{"changes": {"1h"}})
-		var changes replica.ChangeList
+		var changes document.ChangeList
 		if err := json.Unmarshal(body, &changes); err != nil || code != http.StatusOK || len(changes.Items) > 0 {
 			t.Errorf("ann reads the changes of the deleted namespace: %d %.300s", code, body)
 		}

@@ -26,10 +26,10 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/replica"
 )
 
 var (
@@ -240,7 +240,7 @@ func (p *replay) then(resource int, version string) pastList {
 func (p *replay) checkChanges(resource int, began time.Time) {
 	p.t.Helper()
 	code, _, body := p.owner.get(p.path(resource), url.Values{"changes": {began.Format(time.RFC3339Nano)}})
-	var list replica.ChangeList
+	var list document.ChangeList
 	if err := json.Unmarshal(body, &list); err != nil || code != http.StatusOK {
 		p.t.Fatalf("%d %s", code, body)
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
-	"github.com/watershed-project/watershed/replica"
 )
 
 // startSimulated serves simulated clusters, and one that does not respond, and returns when
@@ -56,12 +56,12 @@ func startSimulated(t *testing.T, clusters int, args ...string) (*simulated.Serv
 }
 
 // readStatus runs watershed status.
-func readStatus(ctx context.Context, s *state.Dir, args ...string) (document replica.Clusters, err error) {
+func readStatus(ctx context.Context, s *state.Dir, args ...string) (report document.Clusters, err error) {
 	text, err := command(ctx, append([]string{"status", "--state-dir", s.Path, "-o", "json"}, args...)...)
 	if err == nil {
-		err = json.Unmarshal([]byte(text), &document)
+		err = json.Unmarshal([]byte(text), &report)
 	}
-	return document, err
+	return report, err
 }
 
 func TestStatus(t *testing.T) {
@@ -81,25 +81,25 @@ func TestStatus(t *testing.T) {
 		}
 	}
 
-	var document replica.Clusters
+	var report document.Clusters
 	expect.Soon(t, "the memory is measured again", func() bool {
-		document, err = readStatus(t.Context(), s)
-		return err == nil && len(document.Clusters) == 3 && document.Clusters[1].Memory > 10_000
+		report, err = readStatus(t.Context(), s)
+		return err == nil && len(report.Clusters) == 3 && report.Clusters[1].Memory > 10_000
 	})
-	one := document.Clusters[1]
-	if len(document.Clusters) != 3 || document.Version != build.Version() || document.Process == nil || document.Process.Memory < 1<<20 {
-		t.Errorf("%+v", document)
+	one := report.Clusters[1]
+	if len(report.Clusters) != 3 || report.Version != build.Version() || report.Process == nil || report.Process.Memory < 1<<20 {
+		t.Errorf("%+v", report)
 	}
 	if one.Name != "sim-0" || one.Objects != 52 || one.Heard.IsZero() || one.Latency == 0 || one.Version == "" || len(one.Problems) != 0 {
 		t.Errorf("%+v", one)
 	}
-	if down := document.Clusters[0]; len(down.Problems) != 1 || down.Reason != "Unreachable" || !strings.HasPrefix(down.Error, down.Problems[0].Message) {
+	if down := report.Clusters[0]; len(down.Problems) != 1 || down.Reason != "Unreachable" || !strings.HasPrefix(down.Error, down.Problems[0].Message) {
 		t.Errorf("%+v", down)
 	}
 
 	t.Run("names", func(t *testing.T) {
-		if document, err := readStatus(t.Context(), s, "sim-1"); err != nil || len(document.Clusters) != 1 || document.Clusters[0].Name != "sim-1" {
-			t.Errorf("%+v, %v", document, err)
+		if report, err := readStatus(t.Context(), s, "sim-1"); err != nil || len(report.Clusters) != 1 || report.Clusters[0].Name != "sim-1" {
+			t.Errorf("%+v, %v", report, err)
 		}
 		if _, err := command(t.Context(), "status", "--state-dir", s.Path, "nosuch"); err == nil || !strings.Contains(err.Error(), `cluster "nosuch" not found: the server has down, sim-0, sim-1`) {
 			t.Error(err)
@@ -107,7 +107,7 @@ func TestStatus(t *testing.T) {
 	})
 	t.Run("formats", func(t *testing.T) {
 		text, err := command(t.Context(), "status", "--state-dir", s.Path, "-o", "yaml")
-		var again replica.Clusters
+		var again document.Clusters
 		if err != nil || yaml.Unmarshal([]byte(text), &again) != nil || len(again.Clusters) != 3 {
 			t.Errorf("%v:\n%s", err, text)
 		}
@@ -149,9 +149,9 @@ func testReaders(t *testing.T, s *state.Dir) {
 		bodies = append(bodies, resp)
 	}
 	readers := func() [3]int64 {
-		document, err := readStatus(t.Context(), s)
+		report, err := readStatus(t.Context(), s)
 		expect.NoError(t, err)
-		return [3]int64{document.Clusters[1].Readers, document.Clusters[2].Readers, document.Process.Readers}
+		return [3]int64{report.Clusters[1].Readers, report.Clusters[2].Readers, report.Process.Readers}
 	}
 	if got := readers(); bodies[0].StatusCode == http.StatusOK && got != [3]int64{2, 0, 1} {
 		t.Errorf("the readers are %v", got)

@@ -26,9 +26,9 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/commandtest"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
-	"github.com/watershed-project/watershed/replica"
 )
 
 // trouble is a kind of trouble of the cluster one, made with a real API server.
@@ -148,10 +148,10 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 	s := &state.Dir{Path: t.TempDir()}
 	log, stop := startServe(t, s, append([]string{"--metrics-listen", "127.0.0.1:0"}, args...)...)
 	if kind.begin != nil {
-		awaitCluster(t, s, func(c replica.ClusterState) bool { return c.State == "live" && c.Synced > 2 })
+		awaitCluster(t, s, func(c document.Cluster) bool { return c.State == "live" && c.Synced > 2 })
 		kind.begin(t, k)
 	}
-	awaitCluster(t, s, func(c replica.ClusterState) bool {
+	awaitCluster(t, s, func(c document.Cluster) bool {
 		settled := c.State == "live" || c.State == "stale" || c.State == "connecting" && c.Error != ""
 		return settled && slices.ContainsFunc(c.Problems, func(p fleet.Problem) bool { return p.Reason == kind.reason })
 	})
@@ -187,7 +187,7 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 }
 
 // awaitCluster waits until the status of the cluster one is as wanted.
-func awaitCluster(t *testing.T, s *state.Dir, ok func(replica.ClusterState) bool) {
+func awaitCluster(t *testing.T, s *state.Dir, ok func(document.Cluster) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -17,6 +17,7 @@ package jsondiff
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -24,23 +25,23 @@ import (
 	"strings"
 )
 
-// Difference is a field that differs. Old or New is nil if the field does not exist there;
-// a JSON null is [Null].
+// Difference is a field that differs. Old or New is nil if the field does not exist there.
 type Difference struct {
 	// Path leads to the field: spec.containers[app].image.
-	Path     string `json:"path"`
-	Old, New any
+	Path string          `json:"path"`
+	Old  json.RawMessage `json:"old,omitempty"`
+	New  json.RawMessage `json:"new,omitempty"`
 }
-
-// Null is a JSON null.
-var Null = any(struct{}{})
 
 // Compare returns the differences between two values, made of map[string]any, []any and
 // scalars, in the order of their paths.
-func Compare(old, now any) []Difference {
+func Compare(old, now any) ([]Difference, error) {
 	c := comparison{}
 	c.value("", old, now)
-	return c.all
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.all, nil
 }
 
 // Object returns the fields of an object of the Kubernetes API in JSON, without those that
@@ -59,48 +60,22 @@ func Object(text []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// Field is a difference as JSON. Old or New is nil if the field does not exist there.
-type Field struct {
-	Path     string
-	Old, New json.RawMessage
+type comparison struct {
+	all []Difference
+	err error
 }
 
-// Fields returns differences as JSON.
-func Fields(differences []Difference) (all []Field, err error) {
-	for _, d := range differences {
-		f := Field{Path: d.Path}
-		if f.Old, err = encode(d.Old); err != nil {
-			return nil, err
-		}
-		if f.New, err = encode(d.New); err != nil {
-			return nil, err
-		}
-		all = append(all, f)
+// add notes that a field differs. A side exists only if had or has is true.
+func (c *comparison) add(path string, old any, had bool, now any, has bool) {
+	d := Difference{Path: path}
+	var err, failed error
+	if had {
+		d.Old, err = json.Marshal(old)
 	}
-	return all, nil
-}
-
-// encode returns a side of a difference as JSON.
-func encode(v any) (json.RawMessage, error) {
-	switch {
-	case v == nil:
-		return nil, nil
-	case isNull(v):
-		return json.RawMessage("null"), nil
+	if has {
+		d.New, failed = json.Marshal(now)
 	}
-	return json.Marshal(v)
-}
-
-// isNull reports whether a value is [Null]. Lists and objects cannot be compared with it.
-func isNull(v any) bool {
-	_, ok := v.(struct{})
-	return ok
-}
-
-type comparison struct{ all []Difference }
-
-func (c *comparison) add(path string, old, now any) {
-	c.all = append(c.all, Difference{path, old, now})
+	c.all, c.err = append(c.all, d), errors.Join(c.err, err, failed)
 }
 
 // value compares two values that exist.
@@ -118,16 +93,8 @@ func (c *comparison) value(path string, old, now any) {
 		}
 	}
 	if !reflect.DeepEqual(old, now) {
-		c.add(path, present(old), present(now))
+		c.add(path, old, true, now, true)
 	}
-}
-
-// present returns a value that exists.
-func present(v any) any {
-	if v == nil {
-		return Null
-	}
-	return v
 }
 
 func (c *comparison) object(path string, old, now map[string]any) {
@@ -142,14 +109,11 @@ func (c *comparison) object(path string, old, now map[string]any) {
 
 // member compares the values of a field that one side may not have.
 func (c *comparison) member(path string, old any, had bool, now any, has bool) {
-	switch {
-	case !had:
-		c.add(path, nil, present(now))
-	case !has:
-		c.add(path, present(old), nil)
-	default:
+	if had && has {
 		c.value(path, old, now)
+		return
 	}
+	c.add(path, old, had, now, has)
 }
 
 // member returns the path of a field.
@@ -182,7 +146,7 @@ func (c *comparison) list(path string, old, now []any) {
 			c.member(fmt.Sprintf("%s[%s]", path, name), x, had, y, has)
 		}
 		if common := kept(a.names, b.values); !slices.Equal(common, kept(b.names, a.values)) {
-			c.add(path+"[order]", strings.Join(a.names, " "), strings.Join(b.names, " "))
+			c.add(path+"[order]", strings.Join(a.names, " "), true, strings.Join(b.names, " "), true)
 		}
 		return
 	}

@@ -21,8 +21,8 @@ func parse(t *testing.T, text string) (v any) {
 	return v
 }
 
-// show returns differences as text.
-func show(all []jsondiff.Difference) string {
+// show returns the differences between two values as text.
+func show(old, now any) string {
 	var lines []string
 	side := func(raw json.RawMessage) string {
 		if raw == nil {
@@ -30,12 +30,12 @@ func show(all []jsondiff.Difference) string {
 		}
 		return string(raw)
 	}
-	fields, err := jsondiff.Fields(all)
+	all, err := jsondiff.Compare(old, now)
 	if err != nil {
 		return err.Error()
 	}
-	for _, f := range fields {
-		lines = append(lines, fmt.Sprintf("%s: %s > %s", f.Path, side(f.Old), side(f.New)))
+	for _, d := range all {
+		lines = append(lines, fmt.Sprintf("%s: %s > %s", d.Path, side(d.Old), side(d.New)))
 	}
 	return strings.Join(lines, "; ")
 }
@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 		{`{"c":[{"type":"Ready","status":"False"}]}`, `{"c":[{"type":"Ready","status":"True"}]}`, `c[Ready].status: "False" > "True"`},
 		{`{"labels":{"a.b/c":"1"}}`, `{"labels":{"a.b/c":"2"}}`, `labels[a.b/c]: "1" > "2"`},
 	} {
-		if got := show(jsondiff.Compare(parse(t, test.old), parse(t, test.now))); got != test.want {
+		if got := show(parse(t, test.old), parse(t, test.now)); got != test.want {
 			t.Errorf("%s and %s: %s, want %s", test.old, test.now, got, test.want)
 		}
 	}
@@ -96,7 +96,7 @@ func TestCompare_findsEveryDifference(t *testing.T) {
 		if string(x) == string(y) {
 			equal++
 		}
-		if differ := len(jsondiff.Compare(a, b)) > 0; differ != (string(x) != string(y)) {
+		if differ := show(a, b) != ""; differ != (string(x) != string(y)) {
 			t.Fatalf("seed %d: %s and %s: %v", seed, x, y, differ)
 		}
 	}

@@ -47,7 +47,7 @@ var commandRules = map[string]rule{
 	},
 	"cmd/watershed/internal/command/serve": {
 		own: []string{
-			"wire", "fleet", "fleet/directory", "replica", "internal/timer", "internal/warning",
+			"wire", "fleet", "fleet/directory", "replica", "internal/document", "internal/timer", "internal/warning",
 			"cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget",
 			"cmd/watershed/internal/build", "cmd/watershed/internal/completion", "cmd/watershed/internal/config",
 			"cmd/watershed/internal/exposition", "cmd/watershed/internal/overload", "cmd/watershed/internal/progress",
@@ -68,7 +68,7 @@ var commandRules = map[string]rule{
 	},
 	"cmd/watershed/internal/command/past": {
 		own: []string{
-			"kube", "replica", "internal/jsondiff", "cmd/watershed/internal/apiclient",
+			"kube", "internal/document", "internal/jsondiff", "cmd/watershed/internal/apiclient",
 		},
 		others: []string{
 			"github.com/spf13/cobra", "k8s.io/apimachinery/", "k8s.io/client-go/",

@@ -129,6 +129,7 @@ var rules = map[string]rule{
 
 	"internal/warning":   {others: []string{"k8s.io/apimachinery/"}},
 	"internal/jsondiff":  {},
+	"internal/document":  {own: []string{"fleet", "internal/jsondiff"}},
 	"internal/freshness": {own: []string{"reflector", "internal/warning"}},
 
 	"query": {own: []string{"reflector", ".", "wire", "fleet", "internal/freshness", "internal/undecodable"}, others: []string{"k8s.io/apimachinery/"}},
@@ -156,8 +157,8 @@ var rules = map[string]rule{
 	"replica/internal/audience": {own: []string{"fleet", "replica/internal/view"}, others: []string{"k8s.io/apimachinery/"}},
 	"replica/internal/past": {
 		own: []string{
-			"wire", "fleet", "fleet/history", "internal/freshness", "internal/jsondiff", "internal/warning",
-			"replica/internal/encode", "replica/internal/view", "replica/internal/respond",
+			"wire", "fleet", "fleet/history", "internal/document", "internal/freshness", "internal/jsondiff",
+			"internal/warning", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 		},
 		others: []string{"k8s.io/apimachinery/"},
 	},
@@ -178,8 +179,8 @@ var rules = map[string]rule{
 	},
 	"replica": {
 		own: []string{
-			"kube", "fleet", "fleet/history", "internal/freshness", "internal/histogram", "internal/warning",
-			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
+			"kube", "fleet", "fleet/history", "internal/document", "internal/freshness", "internal/histogram",
+			"internal/warning", "replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 			"replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience",
 			"replica/internal/passthrough", "replica/internal/past", "replica/internal/requestmetrics",
 			"replica/internal/read",
@@ -209,7 +210,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/overload":  {own: []string{"cmd/watershed/internal/defaults"}, others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/terminal":  {others: []string{"golang.org/x/term"}},
 	"cmd/watershed/internal/remedy":    {own: []string{"fleet"}},
-	"cmd/watershed/internal/status": {own: []string{"fleet", "replica", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal"}, others: []string{
+	"cmd/watershed/internal/status": {own: []string{"fleet", "internal/document", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal"}, others: []string{
 		"k8s.io/apimachinery/",
 	}},
 	"cmd/watershed/internal/progress": {own: []string{"fleet", "internal/timer", "cmd/watershed/internal/terminal"}},

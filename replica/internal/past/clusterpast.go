@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
@@ -84,9 +85,9 @@ func (p *ClusterRead) serveChanges(w http.ResponseWriter) error {
 	if err != nil {
 		return view.PastError(p.feed.Resource().GroupResource(), since, err)
 	}
-	head := ChangeList{Since: changes.Since.UTC()}
+	head := document.ChangeList{Since: changes.Since.UTC()}
 	all := p.withoutFormer(changes.All(p.r.Context()), p.seesAll())
-	return p.writeChanges(w, p.r, head, func(yield func(Change) bool) {
+	return p.writeChanges(w, p.r, head, func(yield func(document.Change) bool) {
 		for change, err := range all {
 			if !yield(describe(&change, err)) {
 				return

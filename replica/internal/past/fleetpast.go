@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
@@ -218,7 +219,7 @@ func (p *FleetRead) serveChanges(w http.ResponseWriter) error {
 		return err
 	}
 	defer place.leave()
-	list := ChangeList{Since: until.UTC()}
+	list := document.ChangeList{Since: until.UTC()}
 	all, failed := p.openChanges(&list, since, until, place)
 	defer func() {
 		for _, c := range all {
@@ -243,7 +244,7 @@ const (
 // less than the period, and the beginning of the earliest one. The caller stops what is returned,
 // also after an error.
 func (p *FleetRead) openChanges(
-	list *ChangeList, since, until time.Time, place *place,
+	list *document.ChangeList, since, until time.Time, place *place,
 ) (all []*memberChanges, err error) {
 	var failed error
 	var busy []*history.PastChanges
@@ -255,12 +256,12 @@ func (p *FleetRead) openChanges(
 		}
 		if err != nil {
 			failed = view.PastError(p.q.GroupResource(), since, err)
-			list.Clusters = append(list.Clusters, PartialCluster{Name: m.Name(), Message: failed.Error()})
+			list.Clusters = append(list.Clusters, document.PartialCluster{Name: m.Name(), Message: failed.Error()})
 			continue
 		}
 		began := changes.Since.UTC()
 		if began.After(since) {
-			list.Clusters = append(list.Clusters, PartialCluster{Name: m.Name(), Since: &began})
+			list.Clusters = append(list.Clusters, document.PartialCluster{Name: m.Name(), Since: &began})
 		}
 		if began.Before(list.Since) {
 			list.Since = began
@@ -303,8 +304,8 @@ func (p *FleetRead) changes(m *fleet.Member, since, until time.Time) (*history.P
 
 // merged yields the changes of members in the order of their times. It looks at the next change
 // of each member for every change: a thousand comparisons cost less than to encode one.
-func merged(all []*memberChanges) iter.Seq[Change] {
-	return func(yield func(Change) bool) {
+func merged(all []*memberChanges) iter.Seq[document.Change] {
+	return func(yield func(document.Change) bool) {
 		left := slices.DeleteFunc(slices.Clone(all), func(c *memberChanges) bool { return !c.advance() })
 		for len(left) > 0 {
 			first := slices.MinFunc(left, func(a, b *memberChanges) int { return a.change.Time.Compare(b.change.Time) })

@@ -19,68 +19,23 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// SummaryPath is the path below the root of the API of a cluster, or of the fleet, with the
-// numbers of changes. Its parameters are since, until and by, and below /fleet a labelSelector
-// for clusters. A caller needs the right to get the path. Counted are the resources that the
-// caller may list in all namespaces.
-const SummaryPath = "/changes"
-
-// ChangeSummary is the response: how many changes there were.
-type ChangeSummary struct {
-	Kind       string `json:"kind"`
-	APIVersion string `json:"apiVersion"`
-	// Hidden is how many resources the caller may not list, or for which the cluster did not decide
-	// in time. Missing is how often changes are
-	// missing in the files.
-	Hidden  int `json:"hidden,omitempty"`
-	Missing int `json:"missing,omitempty"`
-	// Clusters are, below /fleet, the clusters with something hidden or missing, and those that
-	// are left out. They have the numbers instead of Hidden and Missing.
-	Clusters []PartialCluster `json:"clusters,omitempty"`
-	Items    []ChangeCount    `json:"items"`
-}
-
-// ChangeCount is the number of changes that have the same values. Only those by which the
-// request groups are set.
-type ChangeCount struct {
-	Cluster   string `json:"cluster,omitempty"`
-	Resource  string `json:"resource,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	Type      string `json:"type,omitempty"`
-	// Manager is the field manager, or several with a comma between them if it is not known
-	// which of them made the change. It is empty for deletions.
-	Manager string `json:"manager,omitempty"`
-	Count   int    `json:"count"`
-}
-
-// Compare orders numbers: the largest first, and equal ones by what they are of.
-func (n ChangeCount) Compare(other ChangeCount) int {
-	if n.Count != other.Count {
-		return cmp.Compare(other.Count, n.Count)
-	}
-	return slices.Compare(n.of(), other.of())
-}
-
-func (n ChangeCount) of() []string {
-	return []string{n.Cluster, n.Resource, n.Namespace, n.Type, n.Manager}
-}
-
 // groupings are what changes can be grouped by.
-var groupings = map[string]func(*ChangeCount, *fleet.Member, *history.ResourceChange){
-	"cluster": func(n *ChangeCount, m *fleet.Member, _ *history.ResourceChange) { n.Cluster = m.Name() },
-	"resource": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
+var groupings = map[string]func(*document.ChangeCount, *fleet.Member, *history.ResourceChange){
+	"cluster": func(n *document.ChangeCount, m *fleet.Member, _ *history.ResourceChange) { n.Cluster = m.Name() },
+	"resource": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Resource = c.Resource.GroupResource().String()
 	},
-	"namespace": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
+	"namespace": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Namespace = c.Object.Namespace()
 	},
-	"type": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Type = c.Type.String() },
-	"manager": func(n *ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
+	"type": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Type = c.Type.String() },
+	"manager": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Manager = strings.Join(c.Managers(), ",")
 	},
 }
@@ -89,8 +44,8 @@ var groupings = map[string]func(*ChangeCount, *fleet.Member, *history.ResourceCh
 type summary struct {
 	*Reader
 	since, until time.Time
-	by           []func(*ChangeCount, *fleet.Member, *history.ResourceChange)
-	counts       map[ChangeCount]int
+	by           []func(*document.ChangeCount, *fleet.Member, *history.ResourceChange)
+	counts       map[document.ChangeCount]int
 }
 
 func newSummary(p *Reader, q *Request) (*summary, error) {
@@ -98,7 +53,7 @@ func newSummary(p *Reader, q *Request) (*summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &summary{Reader: p, since: since, until: until, counts: map[ChangeCount]int{}}
+	all := &summary{Reader: p, since: since, until: until, counts: map[document.ChangeCount]int{}}
 	for name := range strings.SplitSeq(cmp.Or(q.Query.Get("by"), "resource"), ",") {
 		group := groupings[name]
 		if group == nil {
@@ -150,7 +105,7 @@ func (s *summary) add(
 			missing++
 			continue
 		}
-		var n ChangeCount
+		var n document.ChangeCount
 		for _, group := range s.by {
 			group(&n, m, &change)
 		}
@@ -162,13 +117,13 @@ func (s *summary) add(
 }
 
 // write answers with the numbers, the largest first.
-func (s *summary) write(w http.ResponseWriter, r *http.Request, answer ChangeSummary) error {
-	answer.Kind, answer.APIVersion, answer.Items = "ChangeSummary", "watershed.dev/v1", []ChangeCount{}
+func (s *summary) write(w http.ResponseWriter, r *http.Request, answer document.ChangeSummary) error {
+	answer.Kind, answer.APIVersion, answer.Items = "ChangeSummary", "watershed.dev/v1", []document.ChangeCount{}
 	for n, count := range s.counts {
 		n.Count = count
 		answer.Items = append(answer.Items, n)
 	}
-	slices.SortFunc(answer.Items, ChangeCount.Compare)
+	slices.SortFunc(answer.Items, document.ChangeCount.Compare)
 	return s.writeDocument(w, r, answer, func(b *respond.Body, text []byte) error {
 		return b.Add(encode.Raw(append(text, '\n')))
 	})
@@ -189,7 +144,7 @@ func (p *Reader) ServeSummary(w http.ResponseWriter, r *http.Request, q *Request
 	if err != nil {
 		return err
 	}
-	return s.write(w, r, ChangeSummary{Hidden: rights.hidden[m], Missing: missing})
+	return s.write(w, r, document.ChangeSummary{Hidden: rights.hidden[m], Missing: missing})
 }
 
 // ServeFleetSummary answers with the numbers of changes in several members, which selected returns: it is called when
@@ -213,18 +168,18 @@ func (p *Reader) ServeFleetSummary(
 		return err
 	}
 	defer leave()
-	var answer ChangeSummary
+	var answer document.ChangeSummary
 	var failed []error
 	for _, m := range members {
 		missing, err := s.add(ctx, m, rights.of(m))
 		if err != nil && (ctx.Err() != nil || errors.Is(err, errManyCounts)) {
 			return err
 		}
-		partial := PartialCluster{Name: m.Name(), Hidden: rights.hidden[m], Missing: missing}
+		partial := document.PartialCluster{Name: m.Name(), Hidden: rights.hidden[m], Missing: missing}
 		if err != nil {
 			partial.Message, failed = err.Error(), append(failed, err)
 		}
-		if partial != (PartialCluster{Name: m.Name()}) {
+		if partial != (document.PartialCluster{Name: m.Name()}) {
 			answer.Clusters = append(answer.Clusters, partial)
 		}
 	}

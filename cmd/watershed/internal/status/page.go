@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/document"
 )
 
 // Lines returns the whole report: the table, the problems with what to do, and the totals.
@@ -74,7 +74,7 @@ func firstOf(problems [][]string, most int) [][]string {
 func (r *Report) rows(t *Table, most int) []string {
 	all := slices.Clone(r.Clusters.Clusters)
 	if len(all) > most {
-		slices.SortStableFunc(all, func(a, b replica.ClusterState) int { return min(len(b.Problems), 1) - min(len(a.Problems), 1) })
+		slices.SortStableFunc(all, func(a, b document.Cluster) int { return min(len(b.Problems), 1) - min(len(a.Problems), 1) })
 	}
 	var lines []string
 	for i := range all {
@@ -116,7 +116,7 @@ func (c *Changes) Next(r *Report) []string {
 		delete(left, one.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		lines = append(lines, c.table.Row(r, &replica.ClusterState{Name: name, State: "gone"}))
+		lines = append(lines, c.table.Row(r, &document.Cluster{Name: name, State: "gone"}))
 	}
 	return lines
 }

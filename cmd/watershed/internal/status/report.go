@@ -15,12 +15,12 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/document"
 )
 
 // Report is the state of a server's clusters at one time.
 type Report struct {
-	replica.Clusters
+	document.Clusters
 	// Notes are the server's warnings, such as the number of clusters that the caller does
 	// not see.
 	Notes []string
@@ -40,9 +40,9 @@ func (r *Report) Select(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	var selected []replica.ClusterState
+	var selected []document.Cluster
 	for _, name := range names {
-		i := slices.IndexFunc(r.Clusters.Clusters, func(c replica.ClusterState) bool { return c.Name == name || slices.Contains(c.Aliases, name) })
+		i := slices.IndexFunc(r.Clusters.Clusters, func(c document.Cluster) bool { return c.Name == name || slices.Contains(c.Aliases, name) })
 		if i < 0 {
 			return fmt.Errorf("cluster %q not found%s", name, r.suggestion())
 		}

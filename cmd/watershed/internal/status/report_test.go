@@ -14,7 +14,7 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/document"
 )
 
 var update = flag.Bool("update", false, "write the files in testdata")
@@ -47,9 +47,9 @@ func example() *Report {
 	return &Report{
 		At: noon, Program: "watershed", Contexts: map[string]string{"eu-1": "eu-1", "eu-2": "admin@eu-2", "us-1": "us-1"},
 		Notes: []string{"note: 1 cluster is left out: you may not read it"},
-		Clusters: replica.Clusters{
-			Version: "v1", Process: &replica.Process{Memory: 300 << 20, Readers: 2},
-			Clusters: []replica.ClusterState{
+		Clusters: document.Clusters{
+			Version: "v1", Process: &document.Process{Memory: 300 << 20, Readers: 2},
+			Clusters: []document.Cluster{
 				{Name: "eu-1", UID: "01-02", Version: "v1.37.1", State: "live", Since: ago(time.Hour), Synced: 62, Resources: 62, Objects: 12345, Memory: 9_400_000, Readers: 17, Heard: ago(3 * time.Second), Quiet: ago(59 * time.Second), Latency: 0.0123, Aliases: []string{"a", "b"}},
 				{
 					Name: "eu-2", Version: "v1.36.0", State: "stale", Since: ago(4 * time.Minute), Synced: 62, Resources: 62, Objects: 300, Memory: 700_000, Readers: 1, Heard: ago(4 * time.Minute), Queued: 3,
@@ -97,7 +97,7 @@ func TestReport_select(t *testing.T) {
 func TestReport_page(t *testing.T) {
 	r := &Report{At: noon, Program: "watershed"}
 	for i := range 1000 {
-		c := replica.ClusterState{Name: fmt.Sprintf("cluster-%03d", i), State: "live", Synced: 2, Resources: 2, Objects: 3}
+		c := document.Cluster{Name: fmt.Sprintf("cluster-%03d", i), State: "live", Synced: 2, Resources: 2, Objects: 3}
 		if i%40 == 0 {
 			c.Problems = []fleet.Problem{{Reason: fleet.Slow, Message: "slow"}}
 		}

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/document"
 )
 
 // gap is the number of spaces between two columns, as in kubectl.
@@ -24,36 +24,36 @@ type column struct {
 	wide bool
 	// varies means that the value changes all the time, and a change of it is not news.
 	varies bool
-	value  func(r *Report, c *replica.ClusterState) string
+	value  func(r *Report, c *document.Cluster) string
 }
 
 // columns are the columns of the table, from left to right.
 var columns = []column{
-	{title: "NAME", value: func(_ *Report, c *replica.ClusterState) string { return c.Name }},
-	{title: "STATE", value: func(_ *Report, c *replica.ClusterState) string { return c.State }},
-	{title: "VERSION", value: func(_ *Report, c *replica.ClusterState) string { return orNone(c.Version) }},
-	{title: "RESOURCES", value: func(_ *Report, c *replica.ClusterState) string { return fmt.Sprintf("%d/%d", c.Synced, c.Resources) }},
-	{title: "OBJECTS", varies: true, value: func(_ *Report, c *replica.ClusterState) string {
+	{title: "NAME", value: func(_ *Report, c *document.Cluster) string { return c.Name }},
+	{title: "STATE", value: func(_ *Report, c *document.Cluster) string { return c.State }},
+	{title: "VERSION", value: func(_ *Report, c *document.Cluster) string { return orNone(c.Version) }},
+	{title: "RESOURCES", value: func(_ *Report, c *document.Cluster) string { return fmt.Sprintf("%d/%d", c.Synced, c.Resources) }},
+	{title: "OBJECTS", varies: true, value: func(_ *Report, c *document.Cluster) string {
 		if c.Expected > c.Objects {
 			return fmt.Sprintf("%d/%d", c.Objects, c.Expected)
 		}
 		return fmt.Sprint(c.Objects)
 	}},
-	{title: "MEMORY", varies: true, value: func(_ *Report, c *replica.ClusterState) string { return size(c.Memory) }},
-	{title: "READERS", varies: true, value: func(_ *Report, c *replica.ClusterState) string { return fmt.Sprint(c.Readers) }},
-	{title: "HEARD", varies: true, value: func(r *Report, c *replica.ClusterState) string { return orNone(r.age(c.Heard)) }},
-	{title: "QUEUED", wide: true, varies: true, value: func(_ *Report, c *replica.ClusterState) string { return fmt.Sprint(c.Queued) }},
-	{title: "QUIET", wide: true, varies: true, value: func(r *Report, c *replica.ClusterState) string { return orNone(r.age(c.Quiet)) }},
-	{title: "LATENCY", wide: true, varies: true, value: func(_ *Report, c *replica.ClusterState) string { return seconds(c.Latency) }},
-	{title: "CLOCK", wide: true, varies: true, value: func(_ *Report, c *replica.ClusterState) string { return fmt.Sprintf("%+gs", c.ClockSkew) }},
-	{title: "ALIASES", wide: true, value: func(_ *Report, c *replica.ClusterState) string { return orNone(strings.Join(c.Aliases, ",")) }},
-	{title: "UID", wide: true, value: func(_ *Report, c *replica.ClusterState) string { return orNone(c.UID) }},
-	{title: "STALE", varies: true, value: func(r *Report, c *replica.ClusterState) string { return orNone(r.stale(c)) }},
-	{title: "PROBLEM", value: func(_ *Report, c *replica.ClusterState) string { return orNone(problem(c)) }},
+	{title: "MEMORY", varies: true, value: func(_ *Report, c *document.Cluster) string { return size(c.Memory) }},
+	{title: "READERS", varies: true, value: func(_ *Report, c *document.Cluster) string { return fmt.Sprint(c.Readers) }},
+	{title: "HEARD", varies: true, value: func(r *Report, c *document.Cluster) string { return orNone(r.age(c.Heard)) }},
+	{title: "QUEUED", wide: true, varies: true, value: func(_ *Report, c *document.Cluster) string { return fmt.Sprint(c.Queued) }},
+	{title: "QUIET", wide: true, varies: true, value: func(r *Report, c *document.Cluster) string { return orNone(r.age(c.Quiet)) }},
+	{title: "LATENCY", wide: true, varies: true, value: func(_ *Report, c *document.Cluster) string { return seconds(c.Latency) }},
+	{title: "CLOCK", wide: true, varies: true, value: func(_ *Report, c *document.Cluster) string { return fmt.Sprintf("%+gs", c.ClockSkew) }},
+	{title: "ALIASES", wide: true, value: func(_ *Report, c *document.Cluster) string { return orNone(strings.Join(c.Aliases, ",")) }},
+	{title: "UID", wide: true, value: func(_ *Report, c *document.Cluster) string { return orNone(c.UID) }},
+	{title: "STALE", varies: true, value: func(r *Report, c *document.Cluster) string { return orNone(r.stale(c)) }},
+	{title: "PROBLEM", value: func(_ *Report, c *document.Cluster) string { return orNone(problem(c)) }},
 }
 
 // stale returns for how long a cluster has not been current, "" if it is.
-func (r *Report) stale(c *replica.ClusterState) string {
+func (r *Report) stale(c *document.Cluster) string {
 	if c.State == "live" || c.State == "syncing" {
 		return ""
 	}
@@ -61,7 +61,7 @@ func (r *Report) stale(c *replica.ClusterState) string {
 }
 
 // problem returns the reason of a cluster's first problem, and the number of others.
-func problem(c *replica.ClusterState) string {
+func problem(c *document.Cluster) string {
 	if len(c.Problems) == 0 {
 		return ""
 	}
@@ -118,12 +118,12 @@ func (t *Table) Header() string {
 }
 
 // Row returns the line of a cluster.
-func (t *Table) Row(r *Report, c *replica.ClusterState) string {
+func (t *Table) Row(r *Report, c *document.Cluster) string {
 	return t.line(func(i int) string { return t.columns[i].value(r, c) })
 }
 
 // news returns what must change for the line of a cluster to be news.
-func (t *Table) news(r *Report, c *replica.ClusterState) string {
+func (t *Table) news(r *Report, c *document.Cluster) string {
 	return t.line(func(i int) string {
 		if t.columns[i].varies {
 			return ""

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/document"
 )
 
 // changesLong and changesExample are the help text of changes.
@@ -61,10 +61,10 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 	if o.until != "" {
 		query.Set("until", o.until)
 	}
-	counts := map[replica.ChangeCount]int{}
+	counts := map[document.ChangeCount]int{}
 	err := o.answers(ctx, warn, func(client *pastClient, cluster string) error {
-		var s replica.ChangeSummary
-		if err := client.get(ctx, root(cluster)+replica.ChangesPath, query, &s); err != nil {
+		var s document.ChangeSummary
+		if err := client.get(ctx, root(cluster)+document.ChangesPath, query, &s); err != nil {
 			return err
 		}
 		for _, n := range s.Items {
@@ -73,7 +73,7 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 			counts[n] += count
 		}
 		if cluster != "" {
-			s.Clusters = []replica.PartialCluster{{Name: cluster, Hidden: s.Hidden, Missing: s.Missing}}
+			s.Clusters = []document.PartialCluster{{Name: cluster, Hidden: s.Hidden, Missing: s.Missing}}
 		}
 		explainPartialSummary(warn, s.Clusters)
 		return nil
@@ -85,7 +85,7 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 }
 
 // explainPartialSummary says which clusters are not counted completely.
-func explainPartialSummary(warn io.Writer, clusters []replica.PartialCluster) {
+func explainPartialSummary(warn io.Writer, clusters []document.PartialCluster) {
 	for _, c := range clusters {
 		if c.Message != "" {
 			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
@@ -103,25 +103,25 @@ func explainPartialSummary(warn io.Writer, clusters []replica.PartialCluster) {
 // columns are what can be shown, in the order of the table.
 var changeColumns = []struct {
 	by, head string
-	value    func(*replica.ChangeCount) string
+	value    func(*document.ChangeCount) string
 }{
-	{"cluster", "CLUSTER", func(c *replica.ChangeCount) string { return c.Cluster }},
-	{"kind", "KIND", func(c *replica.ChangeCount) string { return c.Resource }},
-	{"namespace", "NAMESPACE", func(c *replica.ChangeCount) string { return c.Namespace }},
-	{"type", "TYPE", func(c *replica.ChangeCount) string { return c.Type }},
-	{"manager", "MANAGER", func(c *replica.ChangeCount) string { return c.Manager }},
+	{"cluster", "CLUSTER", func(c *document.ChangeCount) string { return c.Cluster }},
+	{"kind", "KIND", func(c *document.ChangeCount) string { return c.Resource }},
+	{"namespace", "NAMESPACE", func(c *document.ChangeCount) string { return c.Namespace }},
+	{"type", "TYPE", func(c *document.ChangeCount) string { return c.Type }},
+	{"manager", "MANAGER", func(c *document.ChangeCount) string { return c.Manager }},
 }
 
 // print writes the numbers, the largest first.
-func (o *changesOptions) print(out io.Writer, counts map[replica.ChangeCount]int) error {
-	all := make([]replica.ChangeCount, 0, len(counts))
+func (o *changesOptions) print(out io.Writer, counts map[document.ChangeCount]int) error {
+	all := make([]document.ChangeCount, 0, len(counts))
 	total := 0
 	for c, n := range counts {
 		c.Count = n
 		total += n
 		all = append(all, c)
 	}
-	slices.SortFunc(all, replica.ChangeCount.Compare)
+	slices.SortFunc(all, document.ChangeCount.Compare)
 	if o.output == "json" {
 		return json.NewEncoder(out).Encode(all)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/jsondiff"
-	"github.com/watershed-project/watershed/replica"
 )
 
 // diffLong and diffExample are the help text of diff.
@@ -87,7 +87,7 @@ func (o *diffOptions) differ(ctx context.Context, client *pastClient, cluster, t
 	maps.Copy(keys, states[1])
 	var all []logged
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		c := logged{Resource: s.resource, Change: replica.Change{Cluster: cluster, Name: key}}
+		c := logged{Resource: s.resource, Change: document.Change{Cluster: cluster, Name: key}}
 		old, now := states[0][key], states[1][key]
 		switch {
 		case old == nil:
@@ -96,12 +96,8 @@ func (o *diffOptions) differ(ctx context.Context, client *pastClient, cluster, t
 			c.Type = "DELETED"
 		default:
 			c.Type = "MODIFIED"
-			fields, err := jsondiff.Fields(jsondiff.Compare(old, now))
-			if err != nil {
+			if c.Differences, err = jsondiff.Compare(old, now); err != nil {
 				return nil, err
-			}
-			for _, f := range fields {
-				c.Differences = append(c.Differences, replica.Difference(f))
 			}
 			if len(c.Differences) == 0 {
 				continue

@@ -17,7 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/document"
+	"github.com/watershed-project/watershed/internal/jsondiff"
 )
 
 // logLong and logExample are the help text of log.
@@ -70,7 +71,7 @@ func (o *logOptions) addFlags(cmd *cobra.Command) {
 // logged is a change with its resource.
 type logged struct {
 	Resource string `json:"resource"`
-	replica.Change
+	document.Change
 }
 
 func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) error {
@@ -124,12 +125,12 @@ func (o *logOptions) changes(
 	if err != nil {
 		return nil, err
 	}
-	var list replica.ChangeList
+	var list document.ChangeList
 	if err := client.get(ctx, root(cluster)+s.path, query, &list); err != nil {
 		return nil, err
 	}
 	if cluster != "" {
-		list.Clusters = []replica.PartialCluster{{Name: cluster, Since: &list.Since}}
+		list.Clusters = []document.PartialCluster{{Name: cluster, Since: &list.Since}}
 	}
 	o.explainPartial(warn, list.Clusters)
 	var all []logged
@@ -142,7 +143,7 @@ func (o *logOptions) changes(
 }
 
 // explainPartial says which clusters have less than the period.
-func (o *logOptions) explainPartial(warn io.Writer, clusters []replica.PartialCluster) {
+func (o *logOptions) explainPartial(warn io.Writer, clusters []document.PartialCluster) {
 	since, err := sinceTime(o.since)
 	for _, c := range clusters {
 		switch {
@@ -217,7 +218,7 @@ func (o *logOptions) printChange(b *bufio.Writer, c *logged) {
 	}
 }
 
-func (o *logOptions) printDifference(b *bufio.Writer, d replica.Difference) {
+func (o *logOptions) printDifference(b *bufio.Writer, d jsondiff.Difference) {
 	path := printable(d.Path)
 	switch old, now := o.value(d.Old), o.value(d.New); {
 	case d.Old == nil:

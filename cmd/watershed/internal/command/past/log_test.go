@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/expect"
-	"github.com/watershed-project/watershed/replica"
+	"github.com/watershed-project/watershed/internal/jsondiff"
 )
 
 // TestLog_fieldNames prints names and values of fields that the author of an object has chosen.
@@ -17,7 +18,7 @@ import (
 func TestLog_fieldNames(t *testing.T) {
 	var out strings.Builder
 	value := json.RawMessage(`"x"`)
-	change := replica.Change{Type: "MODIFIED", Cluster: "eu", Name: "a", Differences: []replica.Difference{
+	change := document.Change{Type: "MODIFIED", Cluster: "eu", Name: "a", Differences: []jsondiff.Difference{
 		{Path: "data.\x1b]0;owned\x07\x1b[2J", New: value}, {Path: `data.a"b\c`, Old: value},
 		{Path: "metadata.labels.größe", Old: value, New: value},
 		{Path: "data.c1", New: json.RawMessage("\"a\u009b2J\"")},

@@ -13,6 +13,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/replica"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -50,7 +51,7 @@ func (a *admission) cost(q *replica.Request) overload.Cost {
 			objects = min(objects, pastObject*max(len(a.members(q)), 1))
 		}
 		return overload.List(objects)
-	case q.Path == replica.ChangesPath && (q.Fleet || q.Member != nil):
+	case q.Path == document.ChangesPath && (q.Fleet || q.Member != nil):
 		objects := 0
 		for _, m := range a.members(q) {
 			objects += allObjects(m)

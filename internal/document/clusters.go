@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package document
+
+import (
+	"time"
+
+	"github.com/watershed-project/watershed/fleet"
+)
+
+// Clusters is the document at /clusters: the clusters that the caller sees.
+type Clusters struct {
+	// Version describes the program.
+	Version string `json:"version,omitempty"`
+	// Process describes the process. Only callers that see all clusters receive it.
+	Process *Process `json:"process,omitempty"`
+	// Clusters are sorted by name.
+	Clusters []Cluster `json:"clusters"`
+}
+
+// Process is the state of the process in the document at /clusters.
+type Process struct {
+	// Memory is how many bytes the process has from the operating system.
+	Memory uint64 `json:"memory"`
+	// Readers counts the watches below /fleet.
+	Readers int64 `json:"readers"`
+	// Problems are the problems of the program itself.
+	Problems []fleet.Problem `json:"problems,omitempty"`
+}
+
+// Cluster is a cluster in the document at /clusters.
+type Cluster struct {
+	Name string `json:"name"`
+	// Aliases are other names, which also lead to the cluster.
+	Aliases []string `json:"aliases,omitempty"`
+	// Labels are those of the cluster in its directory.
+	Labels map[string]string `json:"labels,omitempty"`
+	// UID is that of the namespace kube-system, empty if it cannot be read: then another
+	// cluster at the same address is not noticed.
+	UID string `json:"uid,omitempty"`
+	// Version is that of the API server, "" if it is not known.
+	Version string `json:"version,omitempty"`
+	// Scope is the part that is mirrored, if it is not the whole cluster.
+	Scope string `json:"scope,omitempty"`
+	State string `json:"state"`
+	// Since is when the cluster ceased to be current if it is stale, else when it joined.
+	Since time.Time `json:"since,omitzero"`
+	Error string    `json:"error,omitempty"`
+	// Reason is the cause of Error, see [fleet.Trouble].
+	Reason    string `json:"reason,omitempty"`
+	Synced    int    `json:"synced"`
+	Resources int    `json:"resources"`
+	Objects   int    `json:"objects"`
+	// Expected is how many objects there will be after the first sync, as far as it is known.
+	Expected int `json:"expected,omitempty"`
+	// Memory is about how many bytes the objects take.
+	Memory int64 `json:"memory"`
+	// Readers counts the watches of this cluster that are open. Those of the whole fleet are
+	// not included.
+	Readers int64 `json:"readers"`
+	// Queued is how many changes were received and are not applied yet.
+	Queued int `json:"queued,omitempty"`
+	// Heard is when the cluster last sent something for any resource. Quiet is the same time for
+	// the resource that has been silent longest.
+	Heard time.Time `json:"heard,omitzero"`
+	Quiet time.Time `json:"quiet,omitzero"`
+	// Latency is how long the API server took to answer the last probe, and ClockSkew how far
+	// its clock is ahead, in seconds.
+	Latency   float64 `json:"latencySeconds,omitempty"`
+	ClockSkew float64 `json:"clockSkewSeconds,omitempty"`
+	// JSON are the resources in [fleet.Status.JSON].
+	JSON []string `json:"json,omitempty"`
+	// Problems are the causes for concern, the most serious first. A cluster that is live can
+	// have some.
+	Problems []fleet.Problem `json:"problems,omitempty"`
+	// Diverged are the resources in [fleet.Status.Diverged].
+	Diverged []string `json:"diverged,omitempty"`
+}
