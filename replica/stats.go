@@ -4,7 +4,6 @@
 package replica
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,16 +19,18 @@ import (
 
 // Stats are the counts of a server since it was made, and its present state.
 type Stats struct {
-	// Requests counts finished requests. Their order has no meaning.
-	Requests []RequestStats
-	// Durations are those of finished requests that are not watches and do not stay open.
-	Durations []DurationStats
-	// Clusters are sorted by name. Only clusters that have had a request are in it. The
-	// first one has no name: it is for requests below /fleet, and for those that address no
-	// cluster.
-	Clusters []ClusterStats
-	// Bytes counts the bytes of responses, as far as clients have received them.
-	Bytes ResponseBytes
+	// Requests counts finished requests.
+	Requests map[RequestLabels]uint64
+	// Durations are those of finished requests that are not watches and do not stay open, by
+	// Verb and Scope: the other labels are empty.
+	Durations map[RequestLabels]histogram.Snapshot
+	// Clusters has the counts of each cluster by its name. Only clusters that have had a
+	// request are in it. The name "" is for requests below /fleet, and for those that address
+	// no cluster.
+	Clusters map[string]ClusterStats
+	// Bytes counts the bytes of responses, as far as clients have received them, by verb: GET,
+	// LIST, WATCH and OTHER.
+	Bytes map[string]uint64
 	// Open is how many responses are being written. Blocked is how many of them have waited
 	// for their client for more than a second, and BlockedFor the longest time.
 	Open, Blocked int
@@ -37,12 +38,6 @@ type Stats struct {
 	// Cut counts clients that were cut off because they did not read, and Expired the watches
 	// that ended with 410: the history has no complete changes from the client's version on.
 	Cut, Expired uint64
-}
-
-// RequestStats is how many requests had the same labels.
-type RequestStats struct {
-	RequestLabels
-	Count uint64
 }
 
 // RequestLabels are the labels by which requests are counted, with the values of
@@ -54,65 +49,48 @@ type RequestLabels struct {
 	Code  int
 }
 
-// DurationStats has the durations of requests of a verb and a scope.
-type DurationStats struct {
-	Verb, Scope string
-	Durations   histogram.Snapshot
-}
-
 // ClusterStats are the counts of one cluster.
 type ClusterStats struct {
-	Name string
 	// Saved counts requests that were answered from the copy and that a client would
-	// otherwise have sent to the cluster. A request below /fleet saves one for each cluster.
-	Saved Savings
+	// otherwise have sent to the cluster, by verb: GET, LIST and WATCH. A request below /fleet
+	// saves one for each cluster.
+	Saved map[string]uint64
 	// Passed counts requests that the cluster has answered.
 	Passed uint64
 	// Watches is how many watches are open.
 	Watches int64
 }
 
-// Savings counts requests by verb.
-type Savings struct{ Get, List, Watch uint64 }
-
-// ResponseBytes counts bytes by verb.
-type ResponseBytes struct{ Get, List, Watch, Other uint64 }
-
 // Stats returns the counts. It takes about 100 ns for each kind of request and each cluster.
 func (s *Server) Stats() Stats {
-	bytes := s.tracker.Bytes()
 	load := s.tracker.Load()
 	all := Stats{
-		Clusters: []ClusterStats{clusterStats("", &s.all.traffic)},
-		Bytes: ResponseBytes{
-			Get: bytes[respond.GetBytes], List: bytes[respond.ListBytes],
-			Watch: bytes[respond.WatchBytes], Other: bytes[respond.OtherBytes],
-		},
+		Requests: map[RequestLabels]uint64{}, Durations: map[RequestLabels]histogram.Snapshot{},
+		Clusters: map[string]ClusterStats{"": clusterStats(&s.all.traffic)}, Bytes: s.tracker.Bytes(),
 		Open: s.tracker.Len(), Blocked: load.Blocked, BlockedFor: load.Longest,
 		Cut: load.Cut, Expired: s.requests.Expired.Load(),
 	}
 	for _, c := range s.present() {
-		all.Clusters = append(all.Clusters, clusterStats(c.member.Name(), &c.traffic))
+		all.Clusters[c.member.Name()] = clusterStats(&c.traffic)
 	}
-	slices.SortFunc(all.Clusters, func(a, b ClusterStats) int { return cmp.Compare(a.Name, b.Name) })
 	for l, n := range s.requests.Counts() {
-		all.Requests = append(all.Requests, RequestStats{RequestLabels(l), n})
+		all.Requests[RequestLabels(l)] = n
 	}
 	for l, durations := range s.requests.Durations() {
-		all.Durations = append(all.Durations, DurationStats{l.Verb, l.Scope, durations})
+		all.Durations[RequestLabels(l)] = durations
 	}
 	return all
 }
 
-func clusterStats(name string, c *requestmetrics.Cluster) ClusterStats {
-	return ClusterStats{Name: name, Saved: Savings(c.Saved()), Passed: c.Passed.Load(), Watches: c.Watches.Load()}
+func clusterStats(c *requestmetrics.Cluster) ClusterStats {
+	return ClusterStats{Saved: c.Saved(), Passed: c.Passed.Load(), Watches: c.Watches.Load()}
 }
 
 // begin prepares to count a request, and returns the function that counts it at its end.
 func (s *Server) begin(w *respond.Response, r *http.Request, q *Request) (end func()) {
 	a := &q.attributes
 	verb, began := verbLabel(r, a), time.Now()
-	w.Classify(byteClass(verb))
+	w.Classify(verb)
 	at := &s.all.traffic
 	if q.Member != nil {
 		at = &s.cluster(q.Member).traffic
@@ -133,7 +111,7 @@ func (s *Server) begin(w *respond.Response, r *http.Request, q *Request) (end fu
 		scope := scopeLabel(a)
 		s.requests.Count(s.labels(q, verb, scope, code))
 		if verb != "WATCH" && !q.staysOpen(r) {
-			s.requests.Observe(requestmetrics.Timing{Verb: verb, Scope: scope}, time.Since(began))
+			s.requests.Observe(requestmetrics.Labels{Verb: verb, Scope: scope}, time.Since(began))
 		}
 	}
 }
@@ -231,17 +209,4 @@ func scopeLabel(a *Attributes) string {
 		return "namespace"
 	}
 	return "cluster"
-}
-
-// byteClass returns the class of a response for [respond.Tracker.Bytes].
-func byteClass(verb string) int {
-	switch verb {
-	case "GET":
-		return respond.GetBytes
-	case "LIST":
-		return respond.ListBytes
-	case "WATCH":
-		return respond.WatchBytes
-	}
-	return respond.OtherBytes
 }

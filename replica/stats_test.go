@@ -48,32 +48,28 @@ func TestStats(t *testing.T) {
 	s := w.server.Stats()
 	expect.Equal(t, s.Open, 1)
 	cancel()
-	expect.Soon(t, "ended", func() bool { return stats(w.server, first).Watches == 0 && stats(w.server, first).Saved.Watch == 1 })
+	expect.Soon(t, "ended", func() bool { return stats(w.server, first).Watches == 0 && stats(w.server, first).Saved["WATCH"] == 1 })
 
 	s = w.server.Stats()
-	expect.Equal(t, stats(w.server, first).Saved, replica.Savings{List: 2, Watch: 1})
-	expect.Equal(t, stats(w.server, "").Saved, replica.Savings{List: 2}) // one for each cluster
-	counts := map[replica.RequestLabels]uint64{}
-	for _, r := range s.Requests {
-		counts[r.RequestLabels] = r.Count
-	}
+	expect.Equal(t, stats(w.server, first).Saved, map[string]uint64{"GET": 0, "LIST": 2, "WATCH": 1})
+	expect.Equal(t, stats(w.server, "").Saved, map[string]uint64{"GET": 0, "LIST": 2, "WATCH": 0}) // one for each cluster
 	list := replica.RequestLabels{Verb: "LIST", Version: "v1", Resource: "pods", Scope: "cluster", Code: 200}
 	watched := list
 	watched.Verb = "WATCH"
-	expect.Equal(t, counts, map[replica.RequestLabels]uint64{
+	expect.Equal(t, s.Requests, map[replica.RequestLabels]uint64{
 		list: 4, watched: 1,
 		{Verb: "GET", Code: 200}: 1,
 		{Verb: "LIST", Resource: "other", Scope: "cluster", Code: 404}: 40,
 		{Verb: "GET", Resource: "other", Scope: "resource", Code: 404}: 20,
 	})
 	lists := uint64(0)
-	for _, d := range s.Durations {
-		if d.Verb == "LIST" {
-			lists += d.Durations.Count
+	for r, durations := range s.Durations {
+		if r.Verb == "LIST" {
+			lists += durations.Count
 		}
 	}
 	expect.Equal(t, lists, 44)
-	if sum := s.Bytes.Get + s.Bytes.List; sum < received {
+	if sum := s.Bytes["GET"] + s.Bytes["LIST"]; sum < received {
 		t.Errorf("%d bytes are counted, and the client has received %d", sum, received)
 	}
 }
@@ -109,12 +105,7 @@ func TestStats_cutClients(t *testing.T) {
 
 // stats returns the counts of a cluster.
 func stats(s *replica.Server, cluster string) replica.ClusterStats {
-	for _, c := range s.Stats().Clusters {
-		if c.Name == cluster {
-			return c
-		}
-	}
-	return replica.ClusterStats{}
+	return s.Stats().Clusters[cluster]
 }
 
 // TestStats_namesThatNoDiscoveryHas has a cluster that answers with success to a request for
@@ -133,7 +124,7 @@ func TestStats_namesThatNoDiscoveryHas(t *testing.T) {
 		resp, _ := w.send(http.MethodGet, w.root(0)+path, "", "Authorization", "Bearer mine")
 		expect.Equal(t, resp.StatusCode, http.StatusOK)
 	}
-	for _, r := range w.server.Stats().Requests {
+	for r := range w.server.Stats().Requests {
 		if r.Group != "" || r.Resource != "" && r.Resource != "other" && r.Resource != "pods" {
 			t.Errorf("labels of a resource that no discovery has: %+q", r.Group+"/"+r.Resource)
 		}

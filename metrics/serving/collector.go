@@ -64,22 +64,21 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) { metrics.Describe(to, 
 // Collect implements [prometheus.Collector].
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	sink, s := metrics.Sink(to), c.server.Stats()
-	for _, r := range s.Requests {
-		sink.Count(requests, r.Count, r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, strconv.Itoa(r.Code))
+	for r, n := range s.Requests {
+		sink.Count(requests, n, r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, strconv.Itoa(r.Code))
 	}
-	for _, d := range s.Durations {
-		sink.Distribution(durations, d.Durations, d.Verb, d.Scope)
+	for r, took := range s.Durations {
+		sink.Distribution(durations, took, r.Verb, r.Scope)
 	}
-	sink.Count(bytes, s.Bytes.Get, "GET")
-	sink.Count(bytes, s.Bytes.List, "LIST")
-	sink.Count(bytes, s.Bytes.Watch, "WATCH")
-	sink.Count(bytes, s.Bytes.Other, "OTHER")
-	for _, at := range s.Clusters {
-		sink.Count(saved, at.Saved.Get, at.Name, "GET")
-		sink.Count(saved, at.Saved.List, at.Name, "LIST")
-		sink.Count(saved, at.Saved.Watch, at.Name, "WATCH")
-		sink.Count(passed, at.Passed, at.Name)
-		sink.Put(watchers, float64(at.Watches), at.Name)
+	for verb, n := range s.Bytes {
+		sink.Count(bytes, n, verb)
+	}
+	for name, at := range s.Clusters {
+		for verb, n := range at.Saved {
+			sink.Count(saved, n, name, verb)
+		}
+		sink.Count(passed, at.Passed, name)
+		sink.Put(watchers, float64(at.Watches), name)
 	}
 	sink.Put(open, float64(s.Open))
 	sink.Put(blocked, float64(s.Blocked))

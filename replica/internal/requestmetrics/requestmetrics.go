@@ -53,9 +53,6 @@ type Labels struct {
 // Resource is a resource or a subresource that requests are counted by.
 type Resource struct{ Group, Version, Resource, Subresource string }
 
-// Timing are the labels by which durations are measured.
-type Timing struct{ Verb, Scope string }
-
 // Requests counts the requests to a server. The zero value is ready to use. All methods are safe for concurrent use.
 type Requests struct {
 	// Expired counts the watches that ended with 410: the history has no complete changes
@@ -63,48 +60,38 @@ type Requests struct {
 	Expired atomic.Uint64
 
 	// mu guards the maps. Their values are modified without it.
-	mu        sync.RWMutex
-	requests  map[Labels]*atomic.Uint64
-	durations map[Timing]*histogram.Histogram
+	mu       sync.RWMutex
+	requests map[Labels]*atomic.Uint64
+	// Only the verb and the scope of the labels of durations are set.
+	durations map[Labels]*histogram.Histogram
 	// resources are the resources that are counted by name.
 	resources map[Resource]struct{}
 }
-
-// savings counts the requests that were answered from the copy, by verb.
-type savings struct{ get, list, watch atomic.Uint64 }
 
 // Cluster counts the requests for one cluster. The zero value is ready to use.
 type Cluster struct {
 	// Passed counts requests that the cluster has answered, and Watches the watches that are open.
 	Passed  atomic.Uint64
 	Watches atomic.Int64
-	// saved counts requests that were answered from the copy.
-	saved savings
+	// savedGets, savedLists and savedWatches count the requests that were answered from the copy.
+	savedGets, savedLists, savedWatches atomic.Uint64
 }
 
 // Save counts a request of a verb that was answered from the copy, and that would otherwise have been n requests.
-func (c *Cluster) Save(verb string, n int) { c.saved.add(verb, n) }
-
-// Saved returns how many requests were answered from the copy.
-func (c *Cluster) Saved() Savings { return c.saved.load() }
-
-// add counts n requests of a verb.
-func (s *savings) add(verb string, n int) {
+func (c *Cluster) Save(verb string, n int) {
 	switch verb {
 	case "GET":
-		s.get.Add(uint64(n))
+		c.savedGets.Add(uint64(n))
 	case "LIST":
-		s.list.Add(uint64(n))
+		c.savedLists.Add(uint64(n))
 	case "WATCH":
-		s.watch.Add(uint64(n))
+		c.savedWatches.Add(uint64(n))
 	}
 }
 
-// Savings counts requests by verb.
-type Savings struct{ Get, List, Watch uint64 }
-
-func (s *savings) load() Savings {
-	return Savings{Get: s.get.Load(), List: s.list.Load(), Watch: s.watch.Load()}
+// Saved returns how many requests were answered from the copy, by verb.
+func (c *Cluster) Saved() map[string]uint64 {
+	return map[string]uint64{"GET": c.savedGets.Load(), "LIST": c.savedLists.Load(), "WATCH": c.savedWatches.Load()}
 }
 
 // Known reports whether a resource is counted by its name.
@@ -157,11 +144,11 @@ func (t *Requests) counter(l Labels) *atomic.Uint64 {
 	return t.requests[l]
 }
 
-// Observe measures a request that took d.
-func (t *Requests) Observe(l Timing, d time.Duration) { t.duration(l).Observe(d) }
+// Observe measures a request that took d. Only the verb and the scope of its labels are set.
+func (t *Requests) Observe(l Labels, d time.Duration) { t.duration(l).Observe(d) }
 
 // duration returns the histogram of labels. There are few of them.
-func (t *Requests) duration(l Timing) *histogram.Histogram {
+func (t *Requests) duration(l Labels) *histogram.Histogram {
 	t.mu.RLock()
 	h := t.durations[l]
 	t.mu.RUnlock()
@@ -171,7 +158,7 @@ func (t *Requests) duration(l Timing) *histogram.Histogram {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.durations == nil {
-		t.durations = map[Timing]*histogram.Histogram{}
+		t.durations = map[Labels]*histogram.Histogram{}
 	}
 	if t.durations[l] == nil {
 		t.durations[l] = histogram.New(durationBounds)
@@ -194,8 +181,8 @@ func (t *Requests) Counts() iter.Seq2[Labels, uint64] {
 }
 
 // Durations yields how long the requests of each verb and scope took. The caller must not call other methods meanwhile.
-func (t *Requests) Durations() iter.Seq2[Timing, histogram.Snapshot] {
-	return func(yield func(Timing, histogram.Snapshot) bool) {
+func (t *Requests) Durations() iter.Seq2[Labels, histogram.Snapshot] {
+	return func(yield func(Labels, histogram.Snapshot) bool) {
 		t.mu.RLock()
 		defer t.mu.RUnlock()
 		for l, h := range t.durations {

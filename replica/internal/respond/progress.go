@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,18 +78,12 @@ type Tracker struct {
 	ended bool
 	taken sync.WaitGroup
 	// bytes counts the bytes of responses by class. load is what Cut has found.
-	bytes [byteClasses]uint64
+	bytes [len(byteClasses)]uint64
 	load  Load
 }
 
-// The classes of responses whose bytes are counted apart.
-const (
-	GetBytes = iota
-	ListBytes
-	WatchBytes
-	OtherBytes
-	byteClasses
-)
+// byteClasses are the verbs whose bytes are counted apart. The last one is for all other verbs.
+var byteClasses = [...]string{"GET", "LIST", "WATCH", "OTHER"}
 
 // blockedAfter is how long a response must wait for its client to count as blocked.
 const blockedAfter = time.Second
@@ -110,15 +105,24 @@ func (p *Tracker) Load() Load {
 	return p.load
 }
 
-// Bytes returns how many bytes were written, by class. It may lack those of the last second.
-func (p *Tracker) Bytes() [byteClasses]uint64 {
+// Bytes returns how many bytes were written, by verb: GET, LIST, WATCH and OTHER. It may lack those of the
+// last second.
+func (p *Tracker) Bytes() map[string]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.bytes
+	all := map[string]uint64{}
+	for class, verb := range byteClasses {
+		all[verb] = p.bytes[class]
+	}
+	return all
 }
 
-// Classify sets the class of the response's bytes.
-func (p *Response) Classify(class int) {
+// Classify sets the verb for which the bytes of the response are counted.
+func (p *Response) Classify(verb string) {
+	class := slices.Index(byteClasses[:], verb)
+	if class < 0 {
+		class = len(byteClasses) - 1
+	}
 	p.owner.mu.Lock()
 	defer p.owner.mu.Unlock()
 	p.class = class
