@@ -4,7 +4,9 @@
 package simulated
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,4 +70,22 @@ func (c *Cluster) discoverGroup(w http.ResponseWriter, r *http.Request, group *m
 
 func (c *Cluster) discoverVersion(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) error {
 	return c.discover(w, r, nil, c.catalogue.versions[gv])
+}
+
+// firstVersion is the start of versions: all have ten digits.
+const firstVersion = 1_000_000_000
+
+// formatVersion returns the resourceVersion of a version.
+func formatVersion(v uint32) string { return strconv.FormatUint(firstVersion+uint64(v), 10) }
+
+// parseVersion parses a resourceVersion; "" is 0.
+func parseVersion(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseUint(s, 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("resourceVersion: Invalid value: %q: %w", s, err)
+	}
+	return int64(v), nil
 }

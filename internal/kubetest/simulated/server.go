@@ -10,7 +10,11 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/kubetest/authority"
 )
 
 // Server is a number of simulated clusters.
@@ -135,3 +139,91 @@ func (c *Cluster) track(conn net.Conn, state http.ConnState) {
 		}
 	}
 }
+
+// serverName is the name in the certificate that all clusters share.
+const serverName = "kubernetes"
+
+// newAuthority returns an authority that exists only in this process, and a certificate
+// from it.
+func newAuthority() (ca []byte, serving tls.Certificate, err error) {
+	a, err := authority.New("simulated")
+	if err != nil {
+		return nil, tls.Certificate{}, fmt.Errorf("authority: %w", err)
+	}
+	der, key, err := a.Serving([]string{serverName})
+	if err != nil {
+		return nil, tls.Certificate{}, fmt.Errorf("authority: %w", err)
+	}
+	return a.PEM(), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+// Stats counts the requests and bytes of a cluster, or of a server, since it began.
+type Stats struct {
+	Lists       int64 // LIST requests, one for each page
+	Watches     int64 // WATCH requests
+	OpenWatches int64 // watches that are open now
+	Gets        int64 // GETs of one object
+	Discoveries int64 // discovery documents
+	Sent        int64 // bytes of bodies, after compression
+}
+
+type counters struct {
+	lists, watches, open, gets, discoveries, sent atomic.Int64
+}
+
+// read returns the counts up to now.
+func (n *counters) read() Stats {
+	return Stats{
+		Lists:       n.lists.Load(),
+		Watches:     n.watches.Load(),
+		OpenWatches: n.open.Load(),
+		Gets:        n.gets.Load(),
+		Discoveries: n.discoveries.Load(),
+		Sent:        n.sent.Load(),
+	}
+}
+
+// add adds other counts.
+func (s *Stats) add(other Stats) {
+	s.Lists += other.Lists
+	s.Watches += other.Watches
+	s.OpenWatches += other.OpenWatches
+	s.Gets += other.Gets
+	s.Discoveries += other.Discoveries
+	s.Sent += other.Sent
+}
+
+// life is the time during which a server runs. It counts the goroutines that accept, serve
+// connections and respond.
+type life struct {
+	owned sync.WaitGroup
+
+	mu     sync.Mutex // guards closed, and owned against its end
+	closed bool
+}
+
+// enter adds a goroutine that wait waits for. It returns false after end was called.
+func (l *life) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.owned.Add(1)
+	}
+	return !l.closed
+}
+
+// leave is called at the end of a goroutine for which enter returned true.
+func (l *life) leave() { l.owned.Done() }
+
+// run runs f in a goroutine that wait waits for.
+func (l *life) run(f func()) { l.owned.Go(f) }
+
+// end makes enter return false from now on.
+func (l *life) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+}
+
+// wait waits for the goroutines.
+func (l *life) wait() { l.owned.Wait() }
