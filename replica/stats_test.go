@@ -48,11 +48,14 @@ func TestStats(t *testing.T) {
 	s := w.server.Stats()
 	expect.Equal(t, s.Open, 1)
 	cancel()
-	expect.Soon(t, "ended", func() bool { return stats(w.server, first).Watches == 0 && stats(w.server, first).Saved["WATCH"] == 1 })
+	expect.Soon(t, "ended", func() bool {
+		return stats(w.server, first).Watches == 0 && stats(w.server, first).Saved["WATCH"] == 1
+	})
 
 	s = w.server.Stats()
 	expect.Equal(t, stats(w.server, first).Saved, map[string]uint64{"GET": 0, "LIST": 2, "WATCH": 1})
-	expect.Equal(t, stats(w.server, "").Saved, map[string]uint64{"GET": 0, "LIST": 2, "WATCH": 0}) // one for each cluster
+	// A list below /fleet saves one for each cluster.
+	expect.Equal(t, stats(w.server, "").Saved, map[string]uint64{"GET": 0, "LIST": 2, "WATCH": 0})
 	list := replica.RequestLabels{Verb: "LIST", Version: "v1", Resource: "pods", Scope: "cluster", Code: 200}
 	watched := list
 	watched.Verb = "WATCH"

@@ -180,8 +180,8 @@ var rules = map[string]rule{
 	"replica": {
 		own: []string{
 			"kube", "fleet", "fleet/history", "internal/document", "internal/freshness", "internal/histogram",
-			"internal/warning", "replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
-			"replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience",
+			"internal/warning", "replica/internal/status", "replica/internal/encode", "replica/internal/view",
+			"replica/internal/respond", "replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience",
 			"replica/internal/passthrough", "replica/internal/past", "replica/internal/requestmetrics",
 			"replica/internal/read",
 		},
@@ -210,9 +210,12 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/overload":  {own: []string{"cmd/watershed/internal/defaults"}, others: []string{"k8s.io/apimachinery/"}},
 	"cmd/watershed/internal/terminal":  {others: []string{"golang.org/x/term"}},
 	"cmd/watershed/internal/remedy":    {own: []string{"fleet"}},
-	"cmd/watershed/internal/status": {own: []string{"fleet", "internal/document", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal"}, others: []string{
-		"k8s.io/apimachinery/",
-	}},
+	"cmd/watershed/internal/status": {
+		own: []string{
+			"fleet", "internal/document", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal",
+		},
+		others: []string{"k8s.io/apimachinery/"},
+	},
 	"cmd/watershed/internal/progress": {own: []string{"fleet", "internal/timer", "cmd/watershed/internal/terminal"}},
 	"cmd/watershed/internal/preflight": {own: []string{"kube", "fleet", "cmd/watershed/internal/remedy"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
