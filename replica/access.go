@@ -51,10 +51,13 @@ type Access struct {
 	Expires context.Context
 }
 
+// everything is the access to everything. It is never modified.
+var everything = &Access{}
+
 // authorize records what the caller of a request may read. A watch of several members ends
 // when the members of the fleet change after the hook was called: only the hook knows whether
 // the caller sees the new ones.
-func (s *Server) authorize(r *http.Request, q *Request) (err error) {
+func (s *Server) authorize(r *http.Request, q *Request) error {
 	if s.opts.Authorize == nil {
 		if q.Passed {
 			return nil
@@ -63,24 +66,23 @@ func (s *Server) authorize(r *http.Request, q *Request) (err error) {
 	}
 	defer q.phase(PhaseAuthorize)()
 	changed := s.membership.Changed()
-	if q.access, err = s.opts.Authorize(r, q); err != nil || q.access == nil {
+	access, err := s.opts.Authorize(r, q)
+	if err != nil || access == nil {
 		return err
 	}
-	if q.access.Expires != nil {
-		q.ends = append(q.ends, q.access.Expires)
+	q.access = access
+	if access.Expires != nil {
+		q.ends = append(q.ends, access.Expires)
 	}
-	if q.Fleet && q.access.CanSee != nil {
+	if q.Fleet && access.CanSee != nil {
 		q.ends = append(q.ends, changed)
 	}
 	return nil
 }
 
-// visibleTo returns what a caller sees of the fleet. The hook is asked once for each member.
-func (s *Server) visibleTo(a *Access) *audience.Visible {
-	if a == nil {
-		return audience.Of(s.fleet.Members(), nil, 0, &s.membership)
-	}
-	return audience.Of(s.fleet.Members(), a.CanSee, a.Unavailable, &s.membership)
+// visibleTo returns what the caller of a request sees of the fleet. The hook is asked once for each member.
+func (s *Server) visibleTo(q *Request) *audience.Visible {
+	return audience.Of(s.fleet.Members(), q.access.CanSee, q.access.Unavailable, &s.membership)
 }
 
 // checkImpersonation refuses a request for the rights of another user. Without access

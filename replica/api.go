@@ -21,8 +21,8 @@ type api interface {
 	unknown() error
 	// discovery returns the documents about the resources that are mirrored now.
 	discovery() *discovery.Documents
-	// ownResources returns the resources of the API that the program answers itself.
-	ownResources() []*ProgramResource
+	// offers reports whether the API has a resource that the program answers itself.
+	offers(o *ProgramResource) bool
 	// schemas returns the OpenAPI documents.
 	schemas() *openapi.Documents
 	// serveSummary answers a request for the numbers of changes. If it returns an error, nothing
@@ -37,7 +37,7 @@ type api interface {
 func isHealth(path string) bool { return path == "/healthz" || path == "/livez" || path == "/readyz" }
 
 // serveAPI answers a request for a path of an API.
-func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
+func (s *Server) serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	if isHealth(q.Path) {
 		a.serveHealth(w, r, q)
@@ -50,7 +50,7 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 	switch {
 	case q.IsResource:
 		read := a.read
-		if own := programResourceOf(a, q); own != nil {
+		if own := s.programResourceOf(a, q); own != nil {
 			read = own.serve
 		}
 		if err := read(w, r, q); err != nil {
@@ -60,7 +60,7 @@ func serveAPI(a api, w http.ResponseWriter, r *http.Request, q *Request) {
 		if err := a.serveSummary(w, r, q); err != nil {
 			respond.Error(w, r, err)
 		}
-	case a.discovery().With(listedProgramResources(a)).Serve(w, r, q.Path):
+	case a.discovery().With(s.listedProgramResources(a)).Serve(w, r, q.Path):
 	case !q.Fleet && q.Path == "/version" && r.Method == http.MethodHead:
 		respond.Error(w, r, status.NoMethod())
 	case !q.Fleet && q.Path == "/version" && respond.CheckRoute(r.Header.Get("Accept"), encode.JSON.MediaType()) != nil:

@@ -29,9 +29,9 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// clusterAPI is the API of one member.
+// clusterAPI is the API of one member. It embeds the server for what all APIs share.
 type clusterAPI struct {
-	*shared
+	*Server
 	member  *fleet.Member
 	direct  *passthrough.OriginReads
 	traffic requestmetrics.Cluster
@@ -49,13 +49,13 @@ type clusterAPI struct {
 	documents  *discovery.Documents
 }
 
-func newClusterAPI(s *shared, m *fleet.Member, opts *Options) *clusterAPI {
+func newClusterAPI(s *Server, m *fleet.Member) *clusterAPI {
 	c := &clusterAPI{
-		shared: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		direct: passthrough.NewOriginReads(m, &s.tracker, opts.originLimits()),
+		Server: s, member: m, openapi: openapi.New(m.Cluster, nil),
+		direct: passthrough.NewOriginReads(m, &s.tracker, s.opts.originLimits()),
 	}
-	if opts.PassThrough {
-		c.pass = passthrough.New(m, &s.tracker, s.written, opts.passedLimits(), s.logger)
+	if s.opts.PassThrough {
+		c.pass = passthrough.New(m, &s.tracker, s.written, s.opts.passedLimits(), s.opts.Logger)
 	}
 	return c
 }
@@ -142,11 +142,11 @@ func (c *clusterAPI) locate(q *Request, limits *view.Limits) (*history.Feed, err
 
 // mustPass waits until the copy has the writes of the user, and reports whether the cluster must answer nevertheless.
 func (c *clusterAPI) mustPass(r *http.Request, q *Request, feed *history.Feed) bool {
-	if c.pass == nil || q.withheld() != "" {
+	if c.pass == nil || q.access.NoPassThrough != "" {
 		return false
 	}
 	end := q.phase(PhaseWait)
-	q.late = !c.pass.Wait(r.Context(), q.user(), feed)
+	q.late = !c.pass.Wait(r.Context(), q.access.User, feed)
 	end()
 	return q.late || mustBeNewest(feed, r, q)
 }
@@ -160,7 +160,7 @@ func (c *clusterAPI) serveCopy(
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
 	err := c.serveView(w, r, q, feed.Resource(), source)
-	if err == nil || c.pass == nil || q.withheld() != "" || !isBeyondCopy(q, err) {
+	if err == nil || c.pass == nil || q.access.NoPassThrough != "" || !isBeyondCopy(q, err) {
 		return err
 	}
 	// The headers that describe the copy.
@@ -197,7 +197,7 @@ func (c *clusterAPI) serveView(
 	w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, v view.View,
 ) error {
 	one := c.readRequest(q, resource, c.kinds.Of(c.member, resource), v)
-	one.Seal = c.seals.Seal(q.caller(), "cluster", c.member.Name(), q.String(), q.Namespace)
+	one.Seal = c.seals.Seal(q.access.Caller, "cluster", c.member.Name(), q.String(), q.Namespace)
 	return c.reads.Serve(w, r, one)
 }
 
@@ -254,7 +254,7 @@ func (c *clusterAPI) where(q *Request) func() string {
 		if connection := c.member.Cluster(); connection != nil {
 			address = connection.Config().Host
 		}
-		if why := q.withheld(); why != "" && c.pass != nil {
+		if why := q.access.NoPassThrough; why != "" && c.pass != nil {
 			address += ": " + why
 		}
 		return address
@@ -272,7 +272,7 @@ func (c *clusterAPI) passes(r *http.Request, q *Request) bool {
 	case q.ReadsPast():
 		return false
 	}
-	if own := programResourceOf(c, q); own != nil {
+	if own := c.programResourceOf(c, q); own != nil {
 		return own.PreferCluster
 	}
 	return !c.answers(r, q)
@@ -307,9 +307,9 @@ func (c *clusterAPI) answers(r *http.Request, q *Request) bool {
 // with its own discovery and OpenAPI documents, so that clients can go on to read. The cluster
 // has not decided about the caller then, so the hook does.
 func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
-	if !q.Passed || q.withheld() != "" || q.asksForSummary(r) {
+	if !q.Passed || q.access.NoPassThrough != "" || q.asksForSummary(r) {
 		q.Passed = false
-		serveAPI(c, w, r, q)
+		c.serveAPI(c, w, r, q)
 		return
 	}
 	err := c.pass.Serve(w, r, q.passthroughRequest(r))
@@ -320,7 +320,7 @@ func (c *clusterAPI) serve(w http.ResponseWriter, r *http.Request, q *Request) {
 	if failed && !q.IsResource && r.Method == http.MethodGet && c.member.Discovered() {
 		q.Passed = false
 		if err = c.allow(r, q); err == nil {
-			serveAPI(c, w, r, q)
+			c.serveAPI(c, w, r, q)
 			return
 		}
 	}
@@ -332,10 +332,13 @@ func (c *clusterAPI) serveSummary(w http.ResponseWriter, r *http.Request, q *Req
 }
 
 // allow decides about a request that was to be passed on and is answered by the copy.
-func (c *clusterAPI) allow(r *http.Request, q *Request) (err error) {
-	if c.authorize == nil {
+func (c *clusterAPI) allow(r *http.Request, q *Request) error {
+	if c.opts.Authorize == nil {
 		return checkImpersonation(r)
 	}
-	q.access, err = c.authorize(r, q)
+	access, err := c.opts.Authorize(r, q)
+	if access != nil {
+		q.access = access
+	}
 	return err
 }

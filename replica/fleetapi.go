@@ -29,11 +29,10 @@ import (
 	"github.com/watershed-project/watershed/replica/internal/view"
 )
 
-// fleetAPI has what the requests to the API of several members share.
+// fleetAPI has what the requests to the API of several members share. It embeds the server for
+// what all APIs share.
 type fleetAPI struct {
-	*shared
-	fleet     *fleet.Fleet
-	readiness *readiness
+	*Server
 	documents fleetDocuments
 	pins      view.Pins
 	sets      view.Sets
@@ -41,19 +40,10 @@ type fleetAPI struct {
 	traffic requestmetrics.Cluster
 	// noSchemas are the OpenAPI documents while no member is live.
 	noSchemas *openapi.Documents
-	// cluster returns the API of a member.
-	cluster    func(*fleet.Member) *clusterAPI
-	membership *audience.Membership
 }
 
-func newFleetAPI(
-	s *shared, f *fleet.Fleet, ready *readiness, members *audience.Membership,
-	cluster func(*fleet.Member) *clusterAPI,
-) *fleetAPI {
-	return &fleetAPI{
-		shared: s, fleet: f, readiness: ready, membership: members, cluster: cluster,
-		noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil),
-	}
+func newFleetAPI(s *Server) *fleetAPI {
+	return &fleetAPI{Server: s, noSchemas: openapi.New(func() *kube.Cluster { return nil }, nil)}
 }
 
 // seenFleet is the API of the members that the caller of one request sees.
@@ -64,7 +54,7 @@ type seenFleet struct {
 
 func (f *seenFleet) serveHealth(w http.ResponseWriter, r *http.Request, q *Request) {
 	if q.Path == "/readyz" {
-		f.readiness.serve(w, r, f.Visible)
+		f.ready.serve(w, r, f.Visible)
 		return
 	}
 	respond.Text(w, http.StatusOK, "ok")
@@ -179,7 +169,7 @@ func (f *seenFleet) count(q *Request) *census {
 	if c.labels != nil {
 		// The labels are read after this, so that a change in between is not missed.
 		q.ends = append(q.ends, f.membership.Relabelled())
-		c.visible = f.Labelled(f.membership, c.labels)
+		c.visible = f.Labelled(&f.membership, c.labels)
 	}
 	for _, m := range f.Members {
 		wanted := view.Selects(c.names, m.Name()) && c.visible.Has(m)
@@ -274,7 +264,7 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 	}, &f.pins)
 	answer := func(v view.View) error {
 		one := f.readRequest(q, c.resource, f.cluster(c.first).kinds.Of(c.first, c.resource), v)
-		one.Seal = f.seals.Seal(q.caller(), "fleet", c.visible.Set, q.String(), q.Namespace)
+		one.Seal = f.seals.Seal(q.access.Caller, "fleet", c.visible.Set, q.String(), q.Namespace)
 		return f.reads.Serve(w, r, one)
 	}
 	if q.ReadsPast() {
@@ -286,7 +276,7 @@ func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) err
 // audienceOf returns what a view needs to know of the caller. A list or a watch is identified by everything that an
 // authorizer may decide by: members that are seen in one list need not be seen in another.
 func (f *seenFleet) audienceOf(q *Request, visible *audience.Visible) *view.Audience {
-	a := visible.Audience(q.caller())
+	a := visible.Audience(q.access.Caller)
 	if a != nil && (q.Verb == "list" || q.Verb == "watch") {
 		a.Sets = &f.sets
 		a.List = view.NewListID(q.String(), q.Namespace, q.Name,

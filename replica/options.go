@@ -86,34 +86,20 @@ type Options struct {
 	DeliveryTrace DeliveryTrace
 }
 
-const (
-	defaultBlocks        = 256 << 20
-	defaultFrames        = 64 << 20
-	defaultDecoded       = 64 << 20
-	defaultWriteTimeout  = 30 * time.Second
-	defaultOriginTimeout = time.Minute
-
-	defaultOriginRequests = 32
-	defaultOriginWatches  = 100
-
-	defaultPassedRequests    = 400
-	defaultPassedConnections = 1000
-)
-
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
-	setDefault(&opts.Blocks, defaultBlocks)
-	setDefault(&opts.Frames, defaultFrames)
-	setDefault(&opts.Decoded, defaultDecoded)
-	setDefault(&opts.WriteTimeout, defaultWriteTimeout)
-	setDefault(&opts.OriginTimeout, defaultOriginTimeout)
-	setDefault(&opts.OriginRequests, defaultOriginRequests)
-	setDefault(&opts.OriginWatches, defaultOriginWatches)
-	setDefault(&opts.PassedRequests, defaultPassedRequests)
-	setDefault(&opts.PassedConnections, defaultPassedConnections)
+	setDefault(&opts.Blocks, 256<<20)
+	setDefault(&opts.Frames, 64<<20)
+	setDefault(&opts.Decoded, 64<<20)
+	setDefault(&opts.WriteTimeout, 30*time.Second)
+	setDefault(&opts.OriginTimeout, time.Minute)
+	setDefault(&opts.OriginRequests, 32)
+	setDefault(&opts.OriginWatches, 100)
+	setDefault(&opts.PassedRequests, 400)
+	setDefault(&opts.PassedConnections, 1000)
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}

@@ -28,23 +28,23 @@ func (q *Request) asksForSummary(r *http.Request) bool {
 }
 
 // pastRequest returns what is to be known about a request to read the past.
-func (s *shared) pastRequest(r *http.Request, q *Request) *past.Request {
+func (s *Server) pastRequest(r *http.Request, q *Request) *past.Request {
 	p := &past.Request{
 		GroupVersionResource: q.GroupVersionResource, Verb: q.Verb, Namespace: q.Namespace, Name: q.Name,
-		Subresource: q.Subresource, Query: q.Query, Fleet: q.Fleet, User: q.user(),
+		Subresource: q.Subresource, Query: q.Query, Fleet: q.Fleet, User: q.access.User,
 		AllowedNamespace: q.attributes.Namespace, AllowedName: q.attributes.Name,
 	}
-	if s.authorize != nil {
-		p.Rights = &pastRights{s, r, q}
+	if s.opts.Authorize != nil {
+		p.Rights = &pastRights{s.opts.Authorize, r, q}
 	}
 	return p
 }
 
 // pastRights asks [Options.Authorize] what the caller of a request may read. It implements [past.Rights].
 type pastRights struct {
-	*shared
-	r *http.Request
-	q *Request
+	authorize func(*http.Request, *Request) (*Access, error)
+	r         *http.Request
+	q         *Request
 }
 
 // AllNamespaces implements [past.Rights].

@@ -45,39 +45,25 @@ func (o *ProgramResource) listed() kube.Resource {
 	}
 }
 
-func (c *clusterAPI) ownResources() []*ProgramResource {
-	var all []*ProgramResource
-	for i := range c.programResources {
-		if o := &c.programResources[i]; c.member.Lists(o.GroupVersionResource) {
-			all = append(all, o)
-		}
-	}
-	return all
-}
+func (c *clusterAPI) offers(o *ProgramResource) bool { return c.member.Lists(o.GroupVersionResource) }
 
-func (f *fleetAPI) ownResources() []*ProgramResource {
-	var all []*ProgramResource
-	for i := range f.programResources {
-		if o := &f.programResources[i]; o.Fleet {
-			all = append(all, o)
-		}
-	}
-	return all
-}
+func (f *fleetAPI) offers(o *ProgramResource) bool { return o.Fleet }
 
-// listedProgramResources returns the own resources of an API as discovery lists them.
-func listedProgramResources(a api) []kube.Resource {
+// listedProgramResources returns the program's resources in an API, as discovery lists them.
+func (s *Server) listedProgramResources(a api) []kube.Resource {
 	var all []kube.Resource
-	for _, o := range a.ownResources() {
-		all = append(all, o.listed())
+	for i := range s.opts.ProgramResources {
+		if o := &s.opts.ProgramResources[i]; a.offers(o) {
+			all = append(all, o.listed())
+		}
 	}
 	return all
 }
 
-// programResourceOf returns the own resource of an API that a request is for, nil if there is none.
-func programResourceOf(a api, q *Request) *ProgramResource {
-	for _, o := range a.ownResources() {
-		if o.GroupVersionResource == q.GroupVersionResource {
+// programResourceOf returns the program's resource in an API that a request is for, nil if there is none.
+func (s *Server) programResourceOf(a api, q *Request) *ProgramResource {
+	for i := range s.opts.ProgramResources {
+		if o := &s.opts.ProgramResources[i]; o.GroupVersionResource == q.GroupVersionResource && a.offers(o) {
 			return o
 		}
 	}

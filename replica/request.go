@@ -60,7 +60,7 @@ type Request struct {
 	// late means that the copy does not have the writes of the user yet.
 	late       bool
 	attributes Attributes
-	// access is what the caller may read, nil for everything.
+	// access is what the caller may read. It is not nil in a request that a server has received.
 	access *Access
 	// leave ends the admission of the request, see [Options.Admit]; nil if there is none.
 	leave func()
@@ -79,33 +79,9 @@ func (q *Request) CanSee(m *fleet.Member) bool {
 	return q.access == nil || q.access.CanSee == nil || q.access.CanSee(m)
 }
 
-// caller returns the identity that sent the request, "" without access control.
-func (q *Request) caller() string {
-	if q.access == nil {
-		return ""
-	}
-	return q.access.Caller
-}
-
-// user returns the user that sent the request, "" without access control.
-func (q *Request) user() string {
-	if q.access == nil {
-		return ""
-	}
-	return q.access.User
-}
-
-// withheld returns why the request cannot be passed on, "" if it can.
-func (q *Request) withheld() string {
-	if q.access == nil {
-		return ""
-	}
-	return q.access.NoPassThrough
-}
-
 // parse returns what a request addresses. It looks up nothing.
 func parse(r *http.Request) *Request {
-	q := &Request{Path: r.URL.Path, Query: r.URL.Query()}
+	q := &Request{Path: r.URL.Path, Query: r.URL.Query(), access: everything}
 	switch root, rest := cutRoot(r.URL.Path); root {
 	case "clusters":
 		if name, below, _ := strings.Cut(rest, "/"); name != "" {
@@ -159,28 +135,18 @@ func (q *Request) verb(method string) string {
 	if !q.IsResource {
 		return strings.ToLower(method)
 	}
-	switch method {
-	case http.MethodGet, http.MethodHead:
-		switch {
-		case q.watches():
-			return "watch"
-		case q.Name == "":
-			return "list"
-		}
-		return "get"
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if q.Name == "" {
-			return "deletecollection"
-		}
-		return "delete"
+	switch verb := verbs[method]; {
+	case verb == "get" && q.watches():
+		return "watch"
+	case verb == "get" && q.Name == "":
+		return "list"
+	case verb == "delete" && q.Name == "":
+		return "deletecollection"
+	case verb == "":
+		return strings.ToLower(method)
+	default:
+		return verb
 	}
-	return strings.ToLower(method)
 }
 
 // watches reports whether the request is a watch, if it is a read.
@@ -215,27 +181,31 @@ func (q *Request) passthroughRequest(r *http.Request) *passthrough.Request {
 	a := &q.attributes
 	return &passthrough.Request{
 		Path: q.Path, Query: q.Query, Verb: q.Verb, GroupVersionResource: q.GroupVersionResource,
-		Namespace: q.Namespace, Name: q.Name, Subresource: q.Subresource, User: q.user(),
+		Namespace: q.Namespace, Name: q.Name, Subresource: q.Subresource, User: q.access.User,
 		StaysOpen: q.staysOpen(r), Watch: a.Verb == "watch", Proxied: a.Subresource == "proxy" || a.Verb == "proxy",
 		Changes: q.changes(r), Late: q.late, PassOn: q.passOn,
 	}
 }
 
 // readRequest returns what is to be known about a request to read a resource from a view.
-func (s *shared) readRequest(q *Request, resource kube.Resource, kind view.Kind, v view.View) *read.Request {
+func (s *Server) readRequest(q *Request, resource kube.Resource, kind view.Kind, v view.View) *read.Request {
 	one := &read.Request{
 		GroupVersionResource: q.GroupVersionResource, Namespace: q.Namespace, Name: q.Name, Subresource: q.Subresource,
 		Query: q.Query, Watch: q.watches(), WatchPath: q.watchPath, Resource: resource, Kind: kind, View: v,
-		Ambient: q.access != nil && q.access.Ambient, Ends: q.ends,
+		Ambient: q.access.Ambient, Ends: q.ends,
+		Wait:   func() (end func()) { return q.phase(PhaseWait) },
+		Select: func() (end func()) { return q.phase(PhaseSelect) },
 	}
 	if q.Member != nil {
 		one.Cluster = q.Member.Name()
 	}
-	if q.trace != nil {
-		one.Trace = readTrace{q.trace}
-	}
-	if s.deliveryTrace != nil && one.Watch {
-		one.DeliveryTrace = &watchDeliveryTrace{s.deliveryTrace, q.trace}
+	if t := s.opts.DeliveryTrace; t != nil && one.Watch {
+		one.Delivery = func(cluster string, r schema.GroupResource, version uint64) (delivered func()) {
+			if !t.Active() {
+				return nil
+			}
+			return t.Delivery(cluster, r, version, q.trace)
+		}
 	}
 	return one
 }

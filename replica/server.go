@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -31,23 +30,10 @@ import (
 // Server answers requests from a fleet's copy. It is an [http.Handler]; all methods are
 // safe for concurrent use.
 type Server struct {
-	shared
 	fleet *fleet.Fleet
 	opts  Options
 	ready readiness
 	all   *fleetAPI
-	// audited is the number of the last request that was audited.
-	audited atomic.Uint64
-	// membership has the sets of members that callers see.
-	membership audience.Membership
-
-	// mu guards clusters.
-	mu       sync.Mutex
-	clusters map[*fleet.Member]*clusterAPI
-}
-
-// shared is the state that all requests to a server use.
-type shared struct {
 	// reads answers gets, lists and watches of views.
 	reads read.Reader
 	// tracker has the responses that are being written.
@@ -59,13 +45,14 @@ type shared struct {
 	// requests counts the requests.
 	requests requestmetrics.Requests
 	seals    *view.SealKey
-	logger   *slog.Logger
-	// programResources are the resources that the program answers itself.
-	programResources []ProgramResource
-	// authorize is [Options.Authorize], which may be nil.
-	authorize func(*http.Request, *Request) (*Access, error)
-	// deliveryTrace is [Options.DeliveryTrace].
-	deliveryTrace DeliveryTrace
+	// audited is the number of the last request that was audited.
+	audited atomic.Uint64
+	// membership has the sets of members that callers see.
+	membership audience.Membership
+
+	// mu guards clusters.
+	mu       sync.Mutex
+	clusters map[*fleet.Member]*clusterAPI
 }
 
 // New returns a server for a fleet, whose options must have a History. A nil opts means the
@@ -79,19 +66,16 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 			"set History in fleet.Options")
 	}
 	s := &Server{fleet: f, opts: opts.withDefaults(), clusters: map[*fleet.Member]*clusterAPI{}}
-	s.logger = s.opts.Logger
-	s.programResources = s.opts.ProgramResources
-	s.deliveryTrace = s.opts.DeliveryTrace
-	s.shared.authorize = s.opts.Authorize
-	s.past, s.written = past.New(&s.tracker, s.logger), respond.NewBudget(passthrough.WrittenBytes)
+	s.past, s.written = past.New(&s.tracker, s.opts.Logger), respond.NewBudget(passthrough.WrittenBytes)
+	logger := s.opts.Logger
 	s.reads = read.Reader{
-		Blocks: encode.NewBlocks(s.opts.Blocks, s.logger), Frames: encode.NewFrames(s.opts.Frames, s.logger),
-		Values: view.NewValues(s.opts.Decoded), Tracker: &s.tracker, Expired: &s.requests.Expired, Logger: s.logger,
+		Blocks: encode.NewBlocks(s.opts.Blocks, logger), Frames: encode.NewFrames(s.opts.Frames, logger),
+		Values: view.NewValues(s.opts.Decoded), Tracker: &s.tracker, Expired: &s.requests.Expired, Logger: logger,
 		Guarded: s.opts.Authorize != nil || s.opts.Admit != nil,
 	}
 	s.seals = view.NewSealKey()
 	s.ready.fleet = f
-	s.all = newFleetAPI(&s.shared, f, &s.ready, &s.membership, s.cluster)
+	s.all = newFleetAPI(s)
 	return s, nil
 }
 
@@ -158,7 +142,7 @@ func (s *Server) cluster(m *fleet.Member) *clusterAPI {
 	defer s.mu.Unlock()
 	c := s.clusters[m]
 	if c == nil {
-		c = newClusterAPI(&s.shared, m, &s.opts)
+		c = newClusterAPI(s, m)
 		s.clusters[m] = c
 	}
 	return c
@@ -173,7 +157,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p)
 			}
-			s.logger.Error("request panicked", "path", r.URL.Path, "panic", fmt.Sprint(p))
+			s.opts.Logger.Error("request panicked", "path", r.URL.Path, "panic", fmt.Sprint(p))
 			panic(http.ErrAbortHandler)
 		}
 	}()
@@ -272,7 +256,7 @@ func noCluster(name string) error {
 func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	switch {
 	case q.Fleet:
-		serveAPI(&seenFleet{s.all, s.visibleTo(q.access)}, w, r, q)
+		s.serveAPI(&seenFleet{s.all, s.visibleTo(q)}, w, r, q)
 		return
 	case q.Cluster != "":
 		switch {
@@ -292,13 +276,13 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, q *Request) {
 	root, rest := cutRoot(q.Path)
 	switch {
 	case root == "clusters" && rest == "":
-		s.serveClusters(w, r, s.visibleTo(q.access))
+		s.serveClusters(w, r, s.visibleTo(q))
 	case root == "clusters":
 		respond.Error(w, r, noCluster(""))
 	case root == "healthz", root == "livez":
 		respond.Text(w, http.StatusOK, "ok")
 	case root == "readyz":
-		s.ready.serve(w, r, s.visibleTo(q.access))
+		s.ready.serve(w, r, s.visibleTo(q))
 	default:
 		respond.Error(w, r, status.NoPath())
 	}

@@ -151,7 +151,7 @@ func (s *Server) lists(q *Request) bool {
 	a := &q.attributes
 	resource := schema.GroupVersionResource{Group: a.Group, Version: a.Version, Resource: a.Resource}
 	ofProgram := func(o ProgramResource) bool { return o.GroupVersionResource == resource && a.Subresource == "" }
-	if slices.ContainsFunc(s.programResources, ofProgram) {
+	if slices.ContainsFunc(s.opts.ProgramResources, ofProgram) {
 		return true
 	}
 	members := []*fleet.Member{q.Member}

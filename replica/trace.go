@@ -101,23 +101,3 @@ func (q *Request) passOn(ctx context.Context, header http.Header) (_ context.Con
 	}
 	return q.trace.PassOn(ctx, header)
 }
-
-// readTrace reports the phases of a read to a trace. It implements [read.Trace].
-type readTrace struct{ trace Trace }
-
-// Wait implements [read.Trace].
-func (t readTrace) Wait() (end func()) { return t.trace.Phase(PhaseWait) }
-
-// Select implements [read.Trace].
-func (t readTrace) Select() (end func()) { return t.trace.Phase(PhaseSelect) }
-
-// watchDeliveryTrace follows the changes to the client of one watch. It implements [read.DeliveryTrace].
-type watchDeliveryTrace struct {
-	DeliveryTrace
-	trace Trace
-}
-
-// Delivery implements [read.DeliveryTrace].
-func (d *watchDeliveryTrace) Delivery(cluster string, r schema.GroupResource, version uint64) (delivered func()) {
-	return d.DeliveryTrace.Delivery(cluster, r, version, d.trace)
-}

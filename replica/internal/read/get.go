@@ -37,7 +37,7 @@ func (c *call) get() error {
 	if err != nil {
 		return err
 	}
-	o, cluster, err := view.Get(c.view, state, c.GroupResource(), c.key(), c.Name)
+	o, cluster, err := view.Get(c.view, state, c.GroupResource(), view.ObjectKey(c.Namespace, c.Name), c.Name)
 	if err != nil {
 		return err
 	}

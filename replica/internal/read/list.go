@@ -25,7 +25,7 @@ import (
 // list answers with the objects that the request selects, in the form that the client
 // wants.
 func (c *call) list(opts *internalversion.ListOptions, m *view.Matcher) error {
-	end := c.selects()
+	end := c.Select()
 	p, err := view.List(c.r.Context(), c.view, opts, m, c.Seal)
 	end()
 	if err != nil {

@@ -56,27 +56,12 @@ type Request struct {
 	Ends []context.Context
 	// Cluster is the name of the cluster of the view, "" if the view has several.
 	Cluster string
-	// Trace follows the request, nil if it is not followed.
-	Trace Trace
-	// DeliveryTrace follows a sample of the changes to the client of a watch, nil for none.
-	DeliveryTrace DeliveryTrace
-}
-
-// Trace is told when a part of the work begins, and calls end when that part ends.
-type Trace interface {
-	// Wait is the wait until the copy has the requested version.
-	Wait() (end func())
-	// Select reads the objects of a list from the copy.
-	Select() (end func())
-}
-
-// DeliveryTrace follows a sample of the changes to one client.
-type DeliveryTrace interface {
-	// Active reports whether a change of the sample is on its way.
-	Active() bool
-	// Delivery returns the function to call when the change has been written to the client, nil
-	// if the change is not in the sample.
-	Delivery(cluster string, r schema.GroupResource, version uint64) (delivered func())
+	// Wait is called before the copy is asked for a version, and Select before the objects of a list
+	// are read from the copy. Neither is nil. The caller calls end when that is done.
+	Wait, Select func() (end func())
+	// Delivery returns the function to call when a change has been written to the client of a watch,
+	// nil if the change is not followed. Delivery is nil if no change is followed.
+	Delivery func(cluster string, r schema.GroupResource, version uint64) (delivered func())
 }
 
 // Serve answers a request. If it returns an error, nothing has been written.
@@ -99,26 +84,15 @@ type call struct {
 }
 
 func (s *Reader) newCall(w http.ResponseWriter, r *http.Request, q *Request) *call {
-	v := q.View
-	if q.Trace != nil {
-		v = tracedView{v, q.Trace}
-	}
 	return &call{
-		Reader: s, Request: q, w: w, r: r, view: v, kind: q.Resource.GroupVersionKind(), builtin: goKind(q.Resource),
+		Reader: s, Request: q, w: w, r: r, view: tracedView{q.View, q.Wait},
+		kind: q.Resource.GroupVersionKind(), builtin: goKind(q.Resource),
 	}
 }
 
 // target returns the part of the resource that the request is for.
 func (c *call) target() view.Target {
 	return view.Target{Namespace: c.Namespace, Name: c.Name, Namespaced: c.Resource.Namespaced}
-}
-
-// key returns the key of the object that the request names.
-func (c *call) key() string {
-	if c.Resource.Namespaced {
-		return c.Namespace + "/" + c.Name
-	}
-	return c.Name
 }
 
 // form returns how the client wants objects of a cluster. They carry its name if the view

@@ -61,7 +61,9 @@ func (c *call) openStream(opts *internalversion.ListOptions) (*eventStream, erro
 	}
 	s := &eventStream{
 		Reader: c.Reader, kind: c.kind, builtin: c.builtin, form: c.form(""), bookmarks: opts.AllowWatchBookmarks,
-		traced: c.newDeliveries(),
+	}
+	if c.Delivery != nil {
+		s.traced = &pendingDeliveries{delivery: c.Delivery, resource: c.GroupResource(), cluster: c.Cluster}
 	}
 	if c.media.Shape == respond.Table {
 		var err error

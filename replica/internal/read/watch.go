@@ -55,7 +55,7 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 	}
 	s.deadline, s.ended = time.Now().Add(timeout(opts)), ctx.Err
 	return s.run(c.r.WithContext(ctx), func(ctx context.Context) error {
-		end := c.wait()
+		end := c.Wait()
 		state, err := beginWatch(ctx, w, s.deadline)
 		end()
 		if err != nil {
