@@ -222,54 +222,26 @@ func (c *call) each(p *view.Page) iter.Seq2[[]byte, error] {
 	}
 }
 
-// writeYAMLList writes a list in YAML.
-func (c *call) writeYAMLList(p *view.Page) error {
-	kind := c.listKind()
-	b := c.begin()
-	return b.Finish(func() error {
-		if err := b.Add(encode.Raw([]byte("apiVersion: " + kind.GroupVersion().String() + "\nitems:"))); err != nil {
-			return err
-		}
-		tail := []byte(" " + c.noItems() + "\n")
-		for raw, err := range c.each(p) {
-			if err == nil {
-				raw, err = yamlItem(raw)
-			}
-			if err == nil {
-				err = b.Add(encode.Raw(raw))
-			}
-			if err != nil {
-				return err
-			}
-			tail = []byte("\n")
-		}
-		meta, err := json.Marshal(&p.Meta)
-		if err != nil {
-			return err
-		}
-		text, err := yaml.JSONToYAML(meta)
-		if err != nil {
-			return err
-		}
-		tail = append(tail, "kind: "+kind.Kind+"\nmetadata:\n  "...)
-		tail = append(tail, bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))...)
-		return b.Add(encode.Raw(append(tail, '\n')))
-	})
+// frame is the text around the items of a list, or around the rows of a table.
+type frame struct {
+	head []byte
+	// item returns the text of an item, and of what separates it from the text before it.
+	item func(raw []byte, first bool) ([]byte, error)
+	// tail follows the last item, and none follows head if there are no items.
+	tail, none string
 }
 
-// writePrettyList writes a list in indented JSON.
-func (c *call) writePrettyList(p *view.Page) error {
+// writeFramed writes items, which are JSON, one by one in a frame.
+func (c *call) writeFramed(f *frame, items iter.Seq2[[]byte, error]) error {
 	b := c.begin()
 	return b.Finish(func() error {
-		head := respond.Indent(append(c.listHead(p), "[]}"...), true)
-		end := bytes.LastIndexByte(head, '[')
-		if err := b.Add(encode.Raw(head[:end:end])); err != nil {
+		if err := b.Add(encode.Raw(f.head)); err != nil {
 			return err
 		}
-		tail := c.noItems() + "\n}\n"
-		for raw, err := range c.each(p) {
+		first, tail := true, f.none
+		for raw, err := range items {
 			if err == nil {
-				raw, err = prettyItem(raw, tail[0] != '\n')
+				raw, err = f.item(raw, first)
 			}
 			if err == nil {
 				err = b.Add(encode.Raw(raw))
@@ -277,21 +249,46 @@ func (c *call) writePrettyList(p *view.Page) error {
 			if err != nil {
 				return err
 			}
-			tail = "\n  ]\n}\n"
+			first, tail = false, f.tail
 		}
 		return b.Add(encode.Raw([]byte(tail)))
 	})
 }
 
+// writeYAMLList writes a list in YAML.
+func (c *call) writeYAMLList(p *view.Page) error {
+	meta, err := json.Marshal(&p.Meta)
+	if err != nil {
+		return err
+	}
+	if meta, err = nestedYAML(meta); err != nil {
+		return err
+	}
+	kind := c.listKind()
+	head := "apiVersion: " + kind.GroupVersion().String() + "\nitems:"
+	tail := "\nkind: " + kind.Kind + "\nmetadata:\n  " + string(meta) + "\n"
+	return c.writeFramed(&frame{[]byte(head), yamlItem, tail, " " + c.noItems() + tail}, c.each(p))
+}
+
+// writePrettyList writes a list in indented JSON.
+func (c *call) writePrettyList(p *view.Page) error {
+	head := respond.Indent(append(c.listHead(p), "[]}"...), true)
+	end := bytes.LastIndexByte(head, '[')
+	return c.writeFramed(&frame{head[:end:end], prettyItem, "\n  ]\n}\n", c.noItems() + "\n}\n"}, c.each(p))
+}
+
+// nestedYAML converts JSON to YAML whose lines after the first are indented by one level. It has
+// no newline at its end.
+func nestedYAML(raw []byte) ([]byte, error) {
+	text, err := yaml.JSONToYAML(raw)
+	return bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  ")), err
+}
+
 // yamlItem converts JSON to an item of a YAML list. The result begins with the newline
 // that ends the previous line.
-func yamlItem(raw []byte) ([]byte, error) {
-	text, err := yaml.JSONToYAML(raw)
-	if err != nil {
-		return nil, err
-	}
-	lines := bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))
-	return append([]byte("\n- "), lines...), nil
+func yamlItem(raw []byte, _ bool) ([]byte, error) {
+	lines, err := nestedYAML(raw)
+	return append([]byte("\n- "), lines...), err
 }
 
 // prettyItem returns JSON as an indented item of a list that is a member of an object.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -169,46 +170,16 @@ func (c *call) writeTable(p *view.Page) error {
 	if err != nil {
 		return err
 	}
-	frame, err := c.tableFrame(head)
+	f, err := c.tableFrame(head)
 	if err != nil {
 		return err
 	}
-	b := c.begin()
-	return b.Finish(func() error {
-		if err := b.Add(encode.Raw(frame.head)); err != nil {
-			return err
-		}
-		empty := true
-		err := t.each(p, func(row []byte, first bool) error {
-			empty = false
-			text, err := frame.row(row, first)
-			if err != nil {
-				return err
-			}
-			return b.Add(encode.Raw(text))
-		})
-		if err != nil {
-			return err
-		}
-		tail := frame.tail
-		if empty {
-			tail = frame.none
-		}
-		return b.Add(encode.Raw([]byte(tail)))
-	})
-}
-
-// tableFrame is the text around the rows of a table.
-type tableFrame struct {
-	head []byte
-	row  func(raw []byte, first bool) ([]byte, error)
-	// tail follows the last row, and none follows head if there are no rows.
-	tail, none string
+	return c.writeFramed(f, t.each(p))
 }
 
 // tableFrame returns the frame for the encoding of a request. Head is the JSON of the
 // table up to its rows.
-func (c *call) tableFrame(head []byte) (*tableFrame, error) {
+func (c *call) tableFrame(head []byte) (*frame, error) {
 	end := len(head) - 1 // the bracket before the first row
 	whole := append(head[:len(head):len(head)], "]}"...)
 	switch {
@@ -219,12 +190,12 @@ func (c *call) tableFrame(head []byte) (*tableFrame, error) {
 		if err == nil && !found {
 			err = errors.New("table: rows are not at the end of the YAML")
 		}
-		return &tableFrame{text, func(raw []byte, _ bool) ([]byte, error) { return yamlItem(raw) }, "\n", " []\n"}, err
+		return &frame{text, yamlItem, "\n", " []\n"}, err
 	case c.media.Pretty:
 		text := respond.Indent(whole, true)
-		return &tableFrame{text[:bytes.LastIndexByte(text, '[')], prettyItem, "\n  ]\n}\n", "[]\n}\n"}, nil
+		return &frame{text[:bytes.LastIndexByte(text, '[')], prettyItem, "\n  ]\n}\n", "[]\n}\n"}, nil
 	}
-	return &tableFrame{head[:end], func(raw []byte, first bool) ([]byte, error) {
+	return &frame{head[:end], func(raw []byte, first bool) ([]byte, error) {
 		row := append(make([]byte, 0, 1+len(raw)), ',')
 		if first {
 			row[0] = '['
@@ -233,68 +204,62 @@ func (c *call) tableFrame(head []byte) (*tableFrame, error) {
 	}, "]}\n", "[]}\n"}, nil
 }
 
-// each calls write with the rows of the objects of a page.
-func (t *rows) each(p *view.Page, write func(row []byte, first bool) error) error {
-	now, first := time.Now(), true
-	for _, r := range p.Runs {
-		var all []*wire.Object
-		for _, o := range r.Objects {
-			if !p.Matcher.Matches(o) {
-				if err := p.Matcher.Err(); err != nil {
-					return err
+// each yields the rows of the objects of a page in JSON. It ends with the first error.
+func (t *rows) each(p *view.Page) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		now := time.Now()
+		for _, r := range p.Runs {
+			var all []*wire.Object
+			for _, o := range r.Objects {
+				if !p.Matcher.Matches(o) {
+					if err := p.Matcher.Err(); err != nil {
+						yield(nil, err)
+						return
+					}
+					continue
 				}
-				continue
+				if t.printer.Whole() {
+					all = append(all, o)
+					continue
+				}
+				row, err := t.row(o, r.Cluster, now)
+				if !yield(row, err) || err != nil {
+					return
+				}
 			}
-			if t.printer.Whole() {
-				all = append(all, o)
-				continue
+			for row, err := range t.whole(all, r.Cluster, now) {
+				if !yield(row, err) || err != nil {
+					return
+				}
 			}
-			row, err := t.row(o, r.Cluster, now)
-			if err != nil {
-				return err
-			}
-			if err := write(row, first); err != nil {
-				return err
-			}
-			first = false
-		}
-		if err := t.whole(all, r.Cluster, now, func(row []byte) error {
-			defer func() { first = false }()
-			return write(row, first)
-		}); err != nil {
-			return err
 		}
 	}
-	return nil
 }
 
-// whole calls write with the rows of objects whose rows depend on each other.
-func (t *rows) whole(objects []*wire.Object, cluster string, now time.Time, write func([]byte) error) error {
-	if len(objects) == 0 {
-		return nil
-	}
-	of := make(map[runtime.Object]*wire.Object, len(objects))
-	values := make([]runtime.Object, 0, len(objects))
-	for _, o := range objects {
-		value, err := view.Decode(o) // not shared: the map must have one value for each object
+// whole yields the rows of objects whose rows depend on each other. It ends with the first error.
+func (t *rows) whole(objects []*wire.Object, cluster string, now time.Time) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		of := make(map[runtime.Object]*wire.Object, len(objects))
+		values := make([]runtime.Object, 0, len(objects))
+		for _, o := range objects {
+			value, err := view.Decode(o) // not shared: the map must have one value for each object
+			if err != nil {
+				yield(nil, &encode.UnsentError{Object: o, Err: err})
+				return
+			}
+			of[value] = o
+			values = append(values, value)
+		}
+		all, err := t.printer.Rows(values, now)
 		if err != nil {
-			return &encode.UnsentError{Object: o, Err: err}
+			yield(nil, err)
+			return
 		}
-		of[value] = o
-		values = append(values, value)
-	}
-	all, err := t.printer.Rows(values, now)
-	if err != nil {
-		return err
-	}
-	for i, row := range all {
-		raw, err := t.encode(row, of[values[i]], cluster)
-		if err != nil {
-			return err
-		}
-		if err := write(raw); err != nil {
-			return err
+		for i, row := range all {
+			raw, err := t.encode(row, of[values[i]], cluster)
+			if !yield(raw, err) || err != nil {
+				return
+			}
 		}
 	}
-	return nil
 }
