@@ -32,17 +32,21 @@ func BookmarkMeta(version uint64, end bool) metav1.ObjectMeta {
 // Bookmark returns a BOOKMARK event: an object of the watched kind that has only the given
 // metadata. Builtin is the kind if it has a Go type, and nil otherwise.
 func Bookmark(f Form, kind schema.GroupVersionKind, builtin *wire.Kind, meta metav1.ObjectMeta) ([]byte, error) {
+	var value any
 	if f.Partial {
-		return bookmarkPartial(f, meta)
+		kind = PartialKind(f.Version, "")
+		partial := &metav1.PartialObjectMetadata{ObjectMeta: meta}
+		partial.APIVersion, partial.Kind = kind.ToAPIVersionAndKind()
+		value = partial
+	} else {
+		value = Empty(kind, builtin, meta)
 	}
-	value := Empty(kind, builtin, meta)
 	if f.Encoding == Protobuf {
 		raw, err := value.(interface{ Marshal() ([]byte, error) }).Marshal()
 		return ProtobufEvent(nil, wire.Bookmark, kind, raw), err
 	}
 	if u, ok := value.(*unstructured.Unstructured); ok {
-		raw, err := json.Marshal(u.Object)
-		return JSONEvent(wire.Bookmark, raw), err
+		value = u.Object
 	}
 	raw, err := json.Marshal(value)
 	return JSONEvent(wire.Bookmark, raw), err
@@ -79,16 +83,4 @@ func Empty(kind schema.GroupVersionKind, builtin *wire.Kind, meta metav1.ObjectM
 	about.SetResourceVersion(meta.ResourceVersion)
 	about.SetAnnotations(meta.Annotations)
 	return value
-}
-
-func bookmarkPartial(f Form, meta metav1.ObjectMeta) ([]byte, error) {
-	kind := PartialKind(f.Version, "")
-	value := &metav1.PartialObjectMetadata{ObjectMeta: meta}
-	if f.Encoding == Protobuf {
-		raw, err := value.Marshal()
-		return ProtobufEvent(nil, wire.Bookmark, kind, raw), err
-	}
-	value.APIVersion, value.Kind = kind.ToAPIVersionAndKind()
-	raw, err := json.Marshal(value)
-	return JSONEvent(wire.Bookmark, raw), err
 }

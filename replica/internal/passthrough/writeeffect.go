@@ -64,30 +64,35 @@ const (
 
 // result is the part of a response that tells its effect.
 type result struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		ResourceVersion            string       `json:"resourceVersion"`
-		UID                        types.UID    `json:"uid"`
-		DeletionTimestamp          *metav1.Time `json:"deletionTimestamp"`
-		DeletionGracePeriodSeconds *int64       `json:"deletionGracePeriodSeconds"`
-		Finalizers                 []string     `json:"finalizers"`
-	} `json:"metadata"`
-	Details struct {
+	Kind     string     `json:"kind"`
+	Metadata resultMeta `json:"metadata"`
+	Details  struct {
 		UID types.UID `json:"uid"`
 	} `json:"details"`
 	// Items are those of a list.
-	Items []struct {
-		Metadata itemMeta `json:"metadata"`
-	} `json:"items"`
+	Items []resultItem `json:"items"`
 }
 
-// itemMeta is the part of an item's metadata that tells the effect of its deletion.
-type itemMeta struct {
-	Name              string       `json:"name"`
-	Namespace         string       `json:"namespace"`
-	UID               types.UID    `json:"uid"`
-	ResourceVersion   string       `json:"resourceVersion"`
-	DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+// resultItem is an item of a list.
+type resultItem struct {
+	Metadata resultMeta `json:"metadata"`
+}
+
+// resultMeta is the part of the metadata of an object, or of a list, that tells the effect.
+type resultMeta struct {
+	Name                       string       `json:"name"`
+	Namespace                  string       `json:"namespace"`
+	UID                        types.UID    `json:"uid"`
+	ResourceVersion            string       `json:"resourceVersion"`
+	DeletionTimestamp          *metav1.Time `json:"deletionTimestamp"`
+	DeletionGracePeriodSeconds *int64       `json:"deletionGracePeriodSeconds"`
+	Finalizers                 []string     `json:"finalizers"`
+}
+
+func metaOf(m *metav1.ObjectMeta) resultMeta {
+	return resultMeta{
+		m.Name, m.Namespace, m.UID, m.ResourceVersion, m.DeletionTimestamp, m.DeletionGracePeriodSeconds, m.Finalizers,
+	}
 }
 
 // isGone reports whether the object of a response was deleted: its last finalizer was removed.
@@ -236,9 +241,7 @@ func protobufResult(body []byte) (r result, err error) {
 	if err := o.Unmarshal(envelope.Raw); err != nil {
 		return r, err
 	}
-	m := &r.Metadata
-	m.ResourceVersion, m.UID, m.DeletionTimestamp = o.ResourceVersion, o.UID, o.DeletionTimestamp
-	m.DeletionGracePeriodSeconds, m.Finalizers = o.DeletionGracePeriodSeconds, o.Finalizers
+	r.Metadata = metaOf(&o.ObjectMeta)
 	return r, nil
 }
 
@@ -251,10 +254,7 @@ func listResult(kind string, raw []byte) (r result, err error) {
 	}
 	r.Kind, r.Metadata.ResourceVersion = kind, l.ResourceVersion
 	for i := range l.Items {
-		item := &l.Items[i]
-		r.Items = append(r.Items, struct {
-			Metadata itemMeta `json:"metadata"`
-		}{itemMeta{item.Name, item.Namespace, item.UID, item.ResourceVersion, item.DeletionTimestamp}})
+		r.Items = append(r.Items, resultItem{metaOf(&l.Items[i].ObjectMeta)})
 	}
 	return r, nil
 }

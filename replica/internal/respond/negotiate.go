@@ -248,10 +248,5 @@ func matchOffer(name string, offers []string) (string, bool) {
 	if name == "*/*" || name == "application/*" {
 		return offers[0], true
 	}
-	for _, offer := range offers {
-		if offer == name {
-			return offer, true
-		}
-	}
-	return "", false
+	return name, slices.Contains(offers, name)
 }

@@ -75,12 +75,9 @@ type definition struct {
 			Name                     string
 			Deprecated               bool
 			DeprecationWarning       string
-			AdditionalPrinterColumns []struct {
-				Name, Type, Format, Description, JSONPath string
-				Priority                                  int32
-			}
-			SelectableFields []struct{ JSONPath string }
-			Subresources     struct{ Scale *ScalePaths }
+			AdditionalPrinterColumns []table.Column
+			SelectableFields         []struct{ JSONPath string }
+			Subresources             struct{ Scale *ScalePaths }
 		}
 	}
 }
@@ -140,12 +137,6 @@ func readDefinition(o *wire.Object, version string, namespaced bool) (k Kind) {
 		if v.Name != version {
 			continue
 		}
-		var columns []table.Column
-		for _, c := range v.AdditionalPrinterColumns {
-			columns = append(columns, table.Column{
-				Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, JSONPath: c.JSONPath, Priority: c.Priority,
-			})
-		}
 		var paths []string
 		for _, f := range v.SelectableFields {
 			paths = append(paths, f.JSONPath)
@@ -153,7 +144,7 @@ func readDefinition(o *wire.Object, version string, namespaced bool) (k Kind) {
 		if v.Deprecated {
 			k.Deprecated = cmp.Or(v.DeprecationWarning, fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, v.Name, d.Spec.Names.Kind))
 		}
-		k.Printer, _ = table.Custom(columns)
+		k.Printer, _ = table.Custom(v.AdditionalPrinterColumns)
 		k.Fields, _ = fields.Custom(namespaced, paths)
 		k.Scale = v.Subresources.Scale
 	}

@@ -196,15 +196,7 @@ func (m *Matcher) key() (string, bool) {
 	if !ok || m.namespaced && m.namespace == "" {
 		return "", false
 	}
-	return prefixOf(m.namespace) + name, true
-}
-
-// prefixOf returns the prefix of the keys of a namespace, "" for all namespaces.
-func prefixOf(namespace string) string {
-	if namespace == "" {
-		return ""
-	}
-	return namespace + "/"
+	return ObjectKey(m.namespace, name), true
 }
 
 // interest returns which changes can concern the matcher: those of the requirement that

@@ -48,7 +48,7 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 	if !s.unversioned {
 		p.Meta.ResourceVersion = strconv.FormatUint(s.Version, 10)
 	}
-	prefix := prefixOf(m.namespace)
+	prefix := ObjectKey(m.namespace, "")
 	p.Runs = s.runs(v, m, prefix, from.Start)
 	if key, ok := m.key(); ok && from.Start == "" {
 		p.Runs = s.only(key)
@@ -77,7 +77,7 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 
 // Initial returns the objects of a state as the initial events of a watch.
 func Initial(v View, s *State, m *Matcher) *Page {
-	return &Page{Matcher: m, Runs: s.runs(v, m, prefixOf(m.namespace), "")}
+	return &Page{Matcher: m, Runs: s.runs(v, m, ObjectKey(m.namespace, ""), "")}
 }
 
 // stateOf returns the state to list: the newest one, one that is not older than a version,
