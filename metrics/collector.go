@@ -4,7 +4,9 @@
 package metrics
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,49 +75,38 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		}
 		sink.Put(informerStaleness, Age(now, i.Status.Reflector.StaleSince), at...)
 		sink.Put(informerQueued, float64(i.Status.Queued), at...)
-		sink.counts(&i.Counts, at)
+		sink.counts(countMetrics{informerRelists, informerFailures, informerEvents, informerDropped}, &i.Counts, at...)
+		if i.Counts.Delay.Bounds != nil {
+			sink.Distribution(informerDelay, i.Counts.Delay, at...)
+		}
 		sink.Count(informerBad, i.Status.Undecodable, at...)
 		sink.handlers(i.Status.Handlers, now, at)
 	}
 }
 
-// counts sends the work of an informer.
-func (s Sink) counts(n *watershed.Counts, at []string) {
-	causes(n, func(cause string, count uint64) { s.Count(informerRelists, count, at[0], at[1], cause) })
-	reasons(n, func(reason string, count uint64) { s.Count(informerFailures, count, at[0], at[1], reason) })
-	events(n, func(kind string, count uint64) { s.Count(informerEvents, count, at[0], at[1], kind) })
-	s.Count(informerDropped, n.Dropped, at...)
-	if n.Delay.Bounds != nil {
-		s.Distribution(informerDelay, n.Delay, at...)
-	}
-}
+// countMetrics are the metrics of the work of an informer, or of the informers of a cluster.
+type countMetrics struct{ relists, failures, events, dropped *Definition }
 
-// causes calls a function for each cause of a list that has occurred.
-func causes(n *watershed.Counts, each func(cause string, count uint64)) {
+// counts sends the work with the labels at. Causes and reasons that have not occurred are left out.
+func (s Sink) counts(to countMetrics, n *watershed.Counts, at ...string) {
+	with := func(label string) []string { return append(slices.Clone(at), label) }
 	for c, count := range n.Lists {
 		if count > 0 {
-			each(reflector.Cause(c).String(), count)
+			s.Count(to.relists, count, with(reflector.Cause(c).String())...)
 		}
 	}
-}
-
-// reasons calls a function for each reason of a failure that has occurred.
-func reasons(n *watershed.Counts, each func(reason string, count uint64)) {
 	for r, count := range n.Failures {
-		if count > 0 {
-			each(reasonLabel(reflector.Reason(r)), count)
+		if count > 0 { // labels have no spaces
+			s.Count(to.failures, count, with(strings.ReplaceAll(reflector.Reason(r).String(), " ", "_"))...)
 		}
 	}
 	if n.Silent > 0 {
-		each("silent", n.Silent)
+		s.Count(to.failures, n.Silent, with("silent")...)
 	}
-}
-
-// events calls a function for each type of event.
-func events(n *watershed.Counts, each func(kind string, count uint64)) {
-	each("added", n.Added)
-	each("updated", n.Updated)
-	each("deleted", n.Deleted)
+	s.Count(to.events, n.Added, with("added")...)
+	s.Count(to.events, n.Updated, with("updated")...)
+	s.Count(to.events, n.Deleted, with("deleted")...)
+	s.Count(to.dropped, n.Dropped, at...)
 }
 
 // handlers sends the progress of handlers. Those with the same name are added up.
@@ -189,4 +180,11 @@ func add(sum, i *watershed.InformerStats) {
 		}
 	}
 	sum.Counts.Delay = delay
+}
+
+// mergeHandlers returns the handlers of two informers, sorted by name.
+func mergeHandlers(a, b []watershed.HandlerStatus) []watershed.HandlerStatus {
+	all := slices.Concat(a, b)
+	slices.SortStableFunc(all, func(a, b watershed.HandlerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
 }

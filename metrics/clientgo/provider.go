@@ -66,41 +66,31 @@ func labelsOf(id cache.InformerNameAndResource) []string {
 
 // NewQueuedItemMetric implements [cache.InformerMetricsProvider].
 func (p *Provider) NewQueuedItemMetric(id cache.InformerNameAndResource) cache.GaugeMetric {
-	return &reservedGauge{id, p.queued.WithLabelValues(labelsOf(id)...)}
+	return reserved{id, p.queued.WithLabelValues(labelsOf(id)...).Set}
 }
 
 // NewProcessingLatencyMetric implements [cache.InformerMetricsProvider].
 func (p *Provider) NewProcessingLatencyMetric(id cache.InformerNameAndResource) cache.HistogramMetric {
-	return &reservedHistogram{id, p.latency.WithLabelValues(labelsOf(id)...)}
+	return reserved{id, p.latency.WithLabelValues(labelsOf(id)...).Observe}
 }
 
 // NewStoreResourceVersionMetric implements [cache.InformerMetricsProvider].
 func (p *Provider) NewStoreResourceVersionMetric(id cache.InformerNameAndResource) cache.GaugeMetric {
-	return &reservedGauge{id, p.version.WithLabelValues(labelsOf(id)...)}
+	return reserved{id, p.version.WithLabelValues(labelsOf(id)...).Set}
 }
 
-// reservedGauge is a gauge that changes as long as its informer has its name.
-type reservedGauge struct {
-	id    cache.InformerNameAndResource
-	gauge prometheus.Gauge
+// reserved records values as long as its informer has its name. It is a gauge or a histogram.
+type reserved struct {
+	id     cache.InformerNameAndResource
+	record func(value float64)
 }
 
 // Set implements [cache.GaugeMetric].
-func (g *reservedGauge) Set(value float64) {
-	if g.id.Reserved() {
-		g.gauge.Set(value)
-	}
-}
-
-// reservedHistogram is a histogram that counts as long as its informer has its name.
-type reservedHistogram struct {
-	id        cache.InformerNameAndResource
-	histogram prometheus.Observer
-}
+func (m reserved) Set(value float64) { m.Observe(value) }
 
 // Observe implements [cache.HistogramMetric].
-func (h *reservedHistogram) Observe(value float64) {
-	if h.id.Reserved() {
-		h.histogram.Observe(value)
+func (m reserved) Observe(value float64) {
+	if m.id.Reserved() {
+		m.record(value)
 	}
 }
