@@ -34,21 +34,16 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-const (
-	defaultLimit = 500
-	defaultBytes = 8 << 20
-)
-
 func (o *Options) withDefaults() Options {
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
 	if opts.Limit <= 0 {
-		opts.Limit = defaultLimit
+		opts.Limit = 500
 	}
 	if opts.Bytes <= 0 {
-		opts.Bytes = defaultBytes
+		opts.Bytes = 8 << 20
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
