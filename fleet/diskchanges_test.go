@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -27,7 +27,7 @@ type past struct {
 	t       *testing.T
 	cluster *simulated.Cluster
 	member  *fleet.Member
-	feed    *fleet.Feed
+	feed    *history.Feed
 	// began is a time at which the state was in the files.
 	began time.Time
 }

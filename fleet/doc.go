@@ -43,8 +43,8 @@
 //   - Names that lead to one cluster are one member: see [Member.Aliases]. A copy may be
 //     limited to a namespace or a selector: see [Scope].
 //   - With [Options.Disk], a restart continues from files. With [Options.History] too,
-//     [history.Feed.AtTime] and [history.Feed.Changes] read the past. A state of the past
-//     is exact, or an error.
+//     package replica reads the past: see [Member.Feed]. A state of the past is exact, or
+//     an error.
 //   - Clusters and resources do not wait for each other. [Budget] limits how many
 //     resources of a cluster are listed at once, and for how long a silent list counts,
 //     and [Options.Lists] how many of all clusters.

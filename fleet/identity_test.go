@@ -21,6 +21,7 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -334,7 +335,7 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 	if err := f.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	feed := func() *fleet.Feed {
+	feed := func() *history.Feed {
 		m, _ := f.Member("one")
 		feed, ok := m.Feed(podResource)
 		if !ok {
@@ -342,9 +343,9 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 		}
 		return feed
 	}
-	reach := func(version uint64) *fleet.Feed {
+	reach := func(version uint64) *history.Feed {
 		t.Helper()
-		var is *fleet.Feed
+		var is *history.Feed
 		expect.Eventually(t, 20*time.Second, func() error {
 			if is = feed(); is == nil {
 				return errors.New("there is no feed")
@@ -374,7 +375,7 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 	s.Cluster(1).Compact()
 	s.Cluster(1).Compact()
 	at.lead(t, s.Cluster(1), "uid-1")
-	var second *fleet.Feed
+	var second *history.Feed
 	expect.Eventually(t, 20*time.Second, func() error {
 		if second = feed(); second == nil || second == first {
 			return errors.New("there is no other feed")

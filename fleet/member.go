@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/health"
 	"github.com/watershed-project/watershed/fleet/internal/laststate"
@@ -22,6 +21,7 @@ import (
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -121,11 +121,10 @@ func (m *Member) Labels() map[string]string {
 // Scope returns the part of the cluster that is mirrored.
 func (m *Member) Scope() Scope { return m.settings.scopeOf(m.entry()) }
 
-// Feed is one resource of one cluster by the versions of its server.
-type Feed = history.Feed
-
-// Feed returns the feed of a resource, if it is mirrored and the fleet keeps a history.
-func (m *Member) Feed(r schema.GroupResource) (*Feed, bool) {
+// Feed returns the feed of a resource, if it is mirrored and the fleet keeps a history: the
+// resource by the versions of its server. It is for package replica, whose clients use these
+// versions. Other programs read a [View].
+func (m *Member) Feed(r schema.GroupResource) (*history.Feed, bool) {
 	feed := m.mirrors.Feed(r)
 	return feed, feed != nil
 }

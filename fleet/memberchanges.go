@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/disk"
-	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/history"
 )
 
 // Changes yields the changes of all resources that are wanted between two times, in the
@@ -20,7 +20,7 @@ import (
 // known only if the object has changed before since then. An error marks a gap at this
 // position, and iteration goes on, or is the last item: [history.ErrNotStored], or that of ctx.
 // It waits while too many others read the past. It takes the memory of the objects that have
-// changed.
+// changed. It is for package replica.
 func (m *Member) Changes(
 	ctx context.Context, since, until time.Time, want func(schema.GroupVersionResource) bool,
 ) iter.Seq2[history.ResourceChange, error] {

@@ -18,12 +18,12 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
-	"github.com/watershed-project/watershed/fleet/history"
-	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/fleet/internal/mirror"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
+	"github.com/watershed-project/watershed/internal/admission"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -84,9 +84,9 @@ type Options struct {
 	// Default 64 MiB.
 	Window int64
 	// History limits, in bytes and for the whole fleet, the changes that are kept for
-	// feeds. A [history.Feed] is for readers of a single cluster, and uses the versions of its
-	// API server. Above the limit, the oldest changes of all feeds are dropped. Default:
-	// no history is kept, and there are no feeds.
+	// feeds. A feed is for readers of a single cluster, and uses the versions of its API
+	// server, see [Member.Feed]. Above the limit, the oldest changes of all feeds are dropped.
+	// Default: no history is kept, and there are no feeds.
 	History int64
 	// Decoded limits, approximately, the bytes of recently decoded values that are kept.
 	// Default 64 MiB.

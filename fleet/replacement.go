@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/history"
 )
 
 // leave ends the member and removes its objects from the collections.

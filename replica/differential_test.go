@@ -21,7 +21,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
-	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/replica"
 )

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/freshness"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/audience"

@@ -85,11 +85,11 @@ var rules = map[string]rule{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
-	"internal/objectlog":       {own: []string{"delta", "store", "fanout", "wire", "internal/timer"}},
-	"fleet/internal/admission": {own: []string{"internal/timer"}},
-	"fleet/history": {own: []string{
+	"internal/objectlog": {own: []string{"delta", "store", "fanout", "wire", "internal/timer"}},
+	"internal/admission": {own: []string{"internal/timer"}},
+	"internal/history": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
-		"internal/objectlog", "internal/timer", "fleet/internal/admission",
+		"internal/objectlog", "internal/timer", "internal/admission",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/collection": {own: []string{
 		"delta", "store", "fanout", "wire", ".", "internal/catchup", "internal/objectlog",
@@ -98,10 +98,10 @@ var rules = map[string]rule{
 	"fleet/internal/selection": {own: []string{"kube"}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/upstream": {own: []string{
 		"delta", "reflector", "wire", "kube", "disk", "internal/engine", ".", "internal/timer",
-		"fleet/internal/admission", "fleet/internal/quota", "fleet/internal/selection",
+		"internal/admission", "fleet/internal/quota", "fleet/internal/selection",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/internal/verify": {own: []string{
-		"reflector", "wire", "kube", "fleet/internal/admission", "fleet/internal/collection", "fleet/internal/quota",
+		"reflector", "wire", "kube", "internal/admission", "fleet/internal/collection", "fleet/internal/quota",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/health": {own: []string{
 		"reflector", "kube", ".", "internal/warning",
@@ -112,14 +112,14 @@ var rules = map[string]rule{
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/laststate": {own: []string{"kube", "disk"}},
 	"fleet/internal/mirror": {own: []string{
-		"store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", ".", "internal/timer", "fleet/history",
-		"fleet/internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
+		"store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", ".", "internal/timer", "internal/history",
+		"internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
 		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet": {own: []string{
 		"delta", "fanout", "reflector", "wire", "kube", "disk", ".",
 		"internal/objectlog", "internal/timer", "internal/undecodable",
-		"fleet/history", "fleet/internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/journal",
+		"internal/history", "internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/journal",
 		"fleet/internal/laststate", "fleet/internal/mirror", "fleet/internal/quota", "fleet/internal/selection",
 		"fleet/internal/upstream", "fleet/internal/verify",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
@@ -140,7 +140,7 @@ var rules = map[string]rule{
 	"replica/internal/encode": {own: []string{"wire"}, others: []string{"github.com/klauspost/compress/", "k8s.io/api/", "k8s.io/apimachinery/"}},
 	"replica/internal/view": {
 		own: []string{
-			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "fleet/history", "internal/table", "internal/fields", "internal/warning",
+			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/history", "internal/table", "internal/fields", "internal/warning",
 			"replica/internal/status", "replica/internal/encode",
 		},
 		others: []string{"k8s.io/apimachinery/"},
@@ -157,7 +157,7 @@ var rules = map[string]rule{
 	"replica/internal/audience": {own: []string{"fleet", "replica/internal/view"}, others: []string{"k8s.io/apimachinery/"}},
 	"replica/internal/past": {
 		own: []string{
-			"wire", "fleet", "fleet/history", "internal/document", "internal/freshness", "internal/jsondiff",
+			"wire", "fleet", "internal/history", "internal/document", "internal/freshness", "internal/jsondiff",
 			"internal/warning", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 		},
 		others: []string{"k8s.io/apimachinery/"},
@@ -165,7 +165,7 @@ var rules = map[string]rule{
 	"replica/internal/requestmetrics": {own: []string{"internal/histogram"}},
 	"replica/internal/passthrough": {
 		own: []string{
-			"wire", "kube", "fleet", "fleet/history", "internal/warning",
+			"wire", "kube", "fleet", "internal/history", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 		},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
@@ -179,7 +179,7 @@ var rules = map[string]rule{
 	},
 	"replica": {
 		own: []string{
-			"kube", "fleet", "fleet/history", "internal/document", "internal/freshness", "internal/histogram",
+			"kube", "fleet", "internal/history", "internal/document", "internal/freshness", "internal/histogram",
 			"internal/warning", "replica/internal/status", "replica/internal/encode", "replica/internal/view",
 			"replica/internal/respond", "replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience",
 			"replica/internal/passthrough", "replica/internal/past", "replica/internal/requestmetrics",
@@ -221,7 +221,7 @@ var rules = map[string]rule{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/access": {own: []string{
-		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/timer",
+		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/history", "internal/timer",
 		"cmd/watershed/internal/defaults",
 	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access", "cmd/watershed/internal/defaults"}, others: []string{

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 
 	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"

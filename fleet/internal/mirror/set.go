@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fanout"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/health"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"

@@ -10,9 +10,9 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
-	"github.com/watershed-project/watershed/fleet/history"
-	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/internal/admission"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"

@@ -13,11 +13,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/health"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"

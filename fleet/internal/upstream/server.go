@@ -13,8 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
+	"github.com/watershed-project/watershed/internal/admission"
 	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"

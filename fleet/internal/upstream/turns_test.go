@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
+	"github.com/watershed-project/watershed/internal/admission"
 	"github.com/watershed-project/watershed/reflector"
 )
 

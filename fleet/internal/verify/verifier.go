@@ -13,8 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/watershed-project/watershed/fleet/internal/admission"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
+	"github.com/watershed-project/watershed/internal/admission"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"

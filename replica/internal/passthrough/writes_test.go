@@ -12,8 +12,8 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 

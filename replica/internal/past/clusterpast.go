@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/document"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )

@@ -17,8 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/document"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/view"
 )

@@ -14,7 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 

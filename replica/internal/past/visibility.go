@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/history"
 	"github.com/watershed-project/watershed/internal/freshness"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/wire"
 )
 

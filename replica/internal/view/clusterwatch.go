@@ -9,7 +9,7 @@ import (
 	"fmt"
 
 	"github.com/watershed-project/watershed/fanout"
-	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"

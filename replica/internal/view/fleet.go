@@ -15,7 +15,7 @@ import (
 	operators "k8s.io/apimachinery/pkg/selection"
 
 	"github.com/watershed-project/watershed/fleet"
-	"github.com/watershed-project/watershed/fleet/history"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/wire"

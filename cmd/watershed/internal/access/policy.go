@@ -16,6 +16,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/rbac"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -88,7 +89,7 @@ type policyCopy struct {
 // policyPart is the state of one resource that the policy has. It costs a map entry of about
 // 60 bytes for each object, which the fleet holds anyway.
 type policyPart struct {
-	feed     *fleet.Feed
+	feed     *history.Feed
 	revision uint64
 	objects  map[string]*wire.Object
 }

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/disk"
-	"github.com/watershed-project/watershed/fleet/internal/admission"
+	"github.com/watershed-project/watershed/internal/admission"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/wire"
 )
