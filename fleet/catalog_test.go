@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/wire"
@@ -137,15 +138,15 @@ func TestCatalog_revisionsDoNotRepeat(t *testing.T) {
 			if first := view.Snapshot().Revision(); first <= last[name] || first <= reserved[name] {
 				t.Fatalf("revision %d after %d and %d", first, last[name], reserved[name])
 			}
-			if _, err := view.FollowAfter(last[name]); !errors.Is(err, ErrExpired) {
+			if _, err := view.FollowAfter(last[name], false); !errors.Is(err, fanout.ErrExpired) {
 				t.Errorf("after a revision of a collection that was freed: %v", err)
 			}
-			if _, err := view.FollowAfterReserved(reserved[name]); !errors.Is(err, ErrExpired) {
+			if _, err := view.FollowAfter(reserved[name], true); !errors.Is(err, fanout.ErrExpired) {
 				t.Errorf("after a reserved revision of a collection that was freed: %v", err)
 			}
 		}
 		// A client comes from a replica whose clock is ahead.
-		if err := view.Recognize((microseconds()+30e6)<<collection.SlotBits | (w.slot+1)%(1<<collection.SlotBits)); !errors.Is(err, ErrExpired) {
+		if err := view.Recognize((microseconds()+30e6)<<collection.SlotBits | (w.slot+1)%(1<<collection.SlotBits)); !errors.Is(err, fanout.ErrExpired) {
 			t.Fatal(err)
 		}
 		last[name], reserved[name] = view.Snapshot().Revision(), view.Reserve()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -39,7 +40,7 @@ func TestChanged_dependsOnItsClustersOnly(t *testing.T) {
 	if all := view.Snapshot(); all.Changed() != all.Revision() || view.Changed() != all.Revision() {
 		t.Errorf("all clusters changed at %d, their revision is %d", all.Changed(), all.Revision())
 	}
-	f, err := eu.FollowAfter(joined)
+	f, err := eu.FollowAfter(joined, false)
 	if err != nil {
 		t.Fatalf("after its last change: %v", err)
 	}
@@ -77,7 +78,7 @@ func TestReserve_isBetweenChanges(t *testing.T) {
 		if err := view.Recognize(reserved); err != nil {
 			t.Error(err)
 		}
-		early, err := view.FollowAfterReserved(reserved)
+		early, err := view.FollowAfter(reserved, true)
 		if err != nil {
 			t.Fatalf("before the next change: %v", err)
 		}
@@ -86,7 +87,7 @@ func TestReserve_isBetweenChanges(t *testing.T) {
 		if view.Changed() <= reserved {
 			t.Errorf("the next change is at %d, reserved was %d", view.Changed(), reserved)
 		}
-		late, err := view.FollowAfterReserved(reserved)
+		late, err := view.FollowAfter(reserved, true)
 		if err != nil {
 			t.Fatalf("after the next change: %v", err)
 		}
@@ -104,7 +105,7 @@ func TestReserve_isBetweenChanges(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		w.c.Log().Trim(0)
 		w.c.Log().Cut(w.c.Newest(nil).Revision())
-		if _, err := view.FollowAfterReserved(reserved); !errors.Is(err, ErrExpired) {
+		if _, err := view.FollowAfter(reserved, true); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("after the change has left the log: %v", err)
 		}
 	}

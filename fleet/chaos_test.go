@@ -135,7 +135,7 @@ func TestChaos(t *testing.T) {
 		s := m.Status()
 		t.Logf("%s: %s, %d resources, %d objects", m.Name(), s.State, s.Resources, s.Objects)
 	}
-	if n := f.Undecodable(); n > 0 {
+	if n := f.Stats().Undecodable; n > 0 {
 		t.Errorf("%d objects could not be decoded", n)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -134,7 +135,7 @@ func TestConcerning_missesNothing(t *testing.T) {
 				maps.DeleteFunc(truth, func(k Key, _ *wire.Object) bool { return k.Cluster == cluster })
 			case n < 10 && len(agents) < 6:
 				node := nodes[rng.IntN(len(nodes))]
-				interest := []fanout.Interest{HasField("spec.nodeName", node), fanout.In(ByLabel, "node="+node)}[rng.IntN(2)]
+				interest := []fanout.Interest{objectlog.HasField("spec.nodeName", node), fanout.In(objectlog.ByLabel, "node="+node)}[rng.IntN(2)]
 				agents = append(agents, newNodeAgent(t, view.Concerning(interest), node))
 			case n < 30 && len(agents) > 0:
 				agents[rng.IntN(len(agents))].catchUp(rng.IntN(2) == 0)
@@ -186,7 +187,7 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 		w.c.Keep = 4
 		w.join("eu")
 		for _, v := range []*View[*wire.Object]{
-			OfResource[*wire.Object](w.fleet, w.c.Resource()).Concerning(HasField("spec.nodeName", "a")),
+			OfResource[*wire.Object](w.fleet, w.c.Resource()).Concerning(objectlog.HasField("spec.nodeName", "a")),
 			OfResource[*wire.Object](w.fleet, w.c.Resource()).In("us"),
 		} {
 			_, f := v.Follow()

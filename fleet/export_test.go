@@ -5,10 +5,12 @@ package fleet
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -29,6 +31,18 @@ func (m *Member) Copied(r schema.GroupResource) (map[string]*wire.Object, uint64
 		all[key] = o
 	}
 	return all, now.Version()
+}
+
+// Resources returns the resources that are mirrored in any cluster, sorted by name.
+func (f *Fleet) Resources() []schema.GroupResource {
+	var all []schema.GroupResource
+	for _, c := range f.catalog.All() {
+		if len(c.Newest(nil).Clusters) > 0 {
+			all = append(all, c.Resource())
+		}
+	}
+	slices.SortFunc(all, selection.First)
+	return all
 }
 
 // TakeTurn takes a turn to list from the member's server.

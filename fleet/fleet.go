@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
@@ -371,22 +369,6 @@ func (f *Fleet) feedLogs() []*fanout.Log[*wire.Object] {
 	}
 	return all
 }
-
-// Resources returns the resources that are mirrored in any cluster, sorted by name.
-func (f *Fleet) Resources() []schema.GroupResource {
-	var all []schema.GroupResource
-	for _, c := range f.catalog.All() {
-		if !c.IsEmpty() {
-			all = append(all, c.Resource())
-		}
-	}
-	slices.SortFunc(all, func(a, b schema.GroupResource) int { return cmp.Compare(a.String(), b.String()) })
-	return all
-}
-
-// Undecodable returns how many states of objects could not be decoded, of those that a
-// reader wanted decoded. Each is logged once.
-func (f *Fleet) Undecodable() uint64 { return f.undecodable.Load() }
 
 // isAdmitted reports whether the directory has reported its clusters.
 func (f *Fleet) isAdmitted() bool {

@@ -63,11 +63,11 @@ func (s *subscriber) start() {
 func (s *subscriber) resume() {
 	var err error
 	s.began = s.w.c.Newest(nil).Revision()
-	if s.follower, err = s.view.FollowAfter(s.position); err == nil {
+	if s.follower, err = s.view.FollowAfter(s.position, false); err == nil {
 		s.resumed++
 		return
 	}
-	if after := s.w.c.Log().Stats().After; !errors.Is(err, ErrExpired) || s.position >= after {
+	if after := s.w.c.Log().Stats().After; !errors.Is(err, fanout.ErrExpired) || s.position >= after {
 		s.w.t.Errorf("after %d: %v, the log has what is after %d", s.position, err, after)
 	}
 	s.expired++
@@ -83,7 +83,7 @@ func (s *subscriber) read(n int) {
 		at := s.follower.Position()
 		changes, err := s.follower.TryNext()
 		switch {
-		case errors.Is(err, ErrExpired):
+		case errors.Is(err, fanout.ErrExpired):
 			if at >= s.began {
 				s.w.t.Errorf("a follower that was at %d when the collection was at %d received %v at %d", s.began, s.began, err, at)
 			}
@@ -193,7 +193,7 @@ func TestFollower_survivesWhatItHasCaughtUpWith(t *testing.T) {
 	}
 	view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	in := func(cluster string) *Follower[*wire.Object] {
-		f, err := view.In(cluster).FollowAfter(revision)
+		f, err := view.In(cluster).FollowAfter(revision, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,10 +218,10 @@ func TestFollower_survivesWhatItHasCaughtUpWith(t *testing.T) {
 	if n != 2 {
 		t.Errorf("received %d changes, not those of a and b", n)
 	}
-	if _, err := slow.TryNext(); !errors.Is(err, ErrExpired) {
+	if _, err := slow.TryNext(); !errors.Is(err, fanout.ErrExpired) {
 		t.Errorf("a follower that has not caught up received %v", err)
 	}
-	if _, err := slow.Next(t.Context()); !errors.Is(err, ErrExpired) {
+	if _, err := slow.Next(t.Context()); !errors.Is(err, fanout.ErrExpired) {
 		t.Errorf("a follower that has not caught up received %v", err)
 	}
 }
@@ -238,11 +238,11 @@ func TestFollower_knowsItsRevisions(t *testing.T) {
 	w.join("eu", "a")
 	now := view.Snapshot().Revision()
 	for _, r := range []uint64{0, first - 1, first, now + 1, now + 1_000_000} {
-		if _, err := view.FollowAfter(r); !errors.Is(err, ErrExpired) {
+		if _, err := view.FollowAfter(r, false); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("after revision %d of %d: %v", r, now, err)
 		}
 	}
-	f, err := view.FollowAfter(now)
+	f, err := view.FollowAfter(now, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,14 +113,9 @@ const (
 	NotStored = health.NotStored
 )
 
-const (
-	// KubernetesMinor is the minor version of Kubernetes whose types this program has. An
-	// API server that is newer may have fields that the types lack.
-	KubernetesMinor = health.KubernetesMinor
-	// SlowLimit is how long an API server may take for its version, the cheapest request,
-	// before it is considered slow.
-	SlowLimit = health.SlowLimit
-)
+// KubernetesMinor is the minor version of Kubernetes whose types this program has. An API server
+// that is newer may have fields that the types lack.
+const KubernetesMinor = health.KubernetesMinor
 
 // TroubleOf returns the cause of an error, "" if err is nil.
 func TroubleOf(err error) Trouble { return health.TroubleOf(err) }

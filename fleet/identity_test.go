@@ -398,7 +398,7 @@ func TestIdentity_versionsOfTheClusterBeforeExpire(t *testing.T) {
 	last := s.Cluster(1).Version()
 	reach(last)
 	for _, v := range versions {
-		if _, _, err := second.Since(v); !errors.Is(err, fleet.ErrExpired) {
+		if _, _, err := second.Since(v); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("version %d of the first cluster is taken for one of the other: %v", v, err)
 		}
 	}

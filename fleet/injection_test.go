@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
@@ -53,7 +54,7 @@ func verified(t *testing.T, sim *simulated.Options, opts *fleet.Options, config 
 }
 
 // verify verifies the pods of a member.
-func verify(t *testing.T, m *fleet.Member, opts fleet.VerifyOptions) *fleet.Verification {
+func verifyCopy(t *testing.T, m *fleet.Member, opts fleet.VerifyOptions) *fleet.Verification {
 	t.Helper()
 	opts.Examples = 10_000
 	v, err := m.Verify(t.Context(), podResource, opts)
@@ -81,7 +82,7 @@ func edited(t *testing.T, o *wire.Object, edit func(*corev1.Pod)) *wire.Object {
 // injection is a divergence that a test has put into a copy. Content means that only a deep
 // comparison can find it.
 type injection struct {
-	fleet.Divergence
+	verify.Divergence
 	content bool
 }
 
@@ -94,8 +95,8 @@ func inject(t *testing.T, random *rand.Rand, m *fleet.Member, n int, ahead bool,
 	random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	var all []injection
 	var deltas []delta.Delta[*wire.Object]
-	put := func(kind fleet.DivergenceKind, server uint64, o *wire.Object, content bool) {
-		all = append(all, injection{fleet.Divergence{Kind: kind, Key: o.Key(), Server: server, Copy: o.Version()}, content})
+	put := func(kind verify.DivergenceKind, server uint64, o *wire.Object, content bool) {
+		all = append(all, injection{verify.Divergence{Kind: kind, Key: o.Key(), Server: server, Copy: o.Version()}, content})
 		// Missed makes the store accept an older state.
 		deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Updated, Missed: true, Key: o.Key(), Object: o, Version: o.Version()})
 	}
@@ -104,20 +105,20 @@ func inject(t *testing.T, random *rand.Rand, m *fleet.Member, n int, ahead bool,
 	}
 	for i := range n {
 		o := copied[keys[5*i]]
-		all = append(all, injection{fleet.Divergence{Kind: fleet.DivergenceMissing, Key: o.Key(), Server: o.Version()}, false})
+		all = append(all, injection{verify.Divergence{Kind: verify.DivergenceMissing, Key: o.Key(), Server: o.Version()}, false})
 		deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Deleted, Key: o.Key(), Object: o, Version: o.Version()})
 		o = copied[keys[5*i+1]]
-		put(fleet.DivergenceStale, o.Version(), edited(t, o, version(o.Version()-1-random.Uint64N(3))), false)
+		put(verify.DivergenceStale, o.Version(), edited(t, o, version(o.Version()-1-random.Uint64N(3))), false)
 		o = copied[keys[5*i+2]]
-		put(fleet.DivergenceExtra, 0, edited(t, o, func(p *corev1.Pod) { p.Name += "-extra" }), false)
+		put(verify.DivergenceExtra, 0, edited(t, o, func(p *corev1.Pod) { p.Name += "-extra" }), false)
 		o = copied[keys[5*i+3]]
 		if i%2 == 0 {
-			put(fleet.DivergenceWrong, o.Version(), edited(t, o, func(p *corev1.Pod) { p.UID += "0" }), false)
+			put(verify.DivergenceWrong, o.Version(), edited(t, o, func(p *corev1.Pod) { p.UID += "0" }), false)
 		} else {
-			put(fleet.DivergenceWrong, o.Version(), edited(t, o, func(p *corev1.Pod) { p.Spec.Containers[0].Image += "0" }), true)
+			put(verify.DivergenceWrong, o.Version(), edited(t, o, func(p *corev1.Pod) { p.Spec.Containers[0].Image += "0" }), true)
 		}
 		if o = copied[keys[5*i+4]]; ahead && o.Version() < now {
-			put(fleet.DivergenceAhead, o.Version(), edited(t, o, version(o.Version()+1+random.Uint64N(now-o.Version()))), false)
+			put(verify.DivergenceAhead, o.Version(), edited(t, o, version(o.Version()+1+random.Uint64N(now-o.Version()))), false)
 		}
 	}
 	m.Tamper(podResource, deltas...)
@@ -127,14 +128,14 @@ func inject(t *testing.T, random *rand.Rand, m *fleet.Member, n int, ahead bool,
 // wantFound checks that a result has exactly the injected divergences.
 func wantFound(t *testing.T, v *fleet.Verification, injected []injection) {
 	t.Helper()
-	want, counts := map[string]fleet.Divergence{}, map[fleet.DivergenceKind]int{}
+	want, counts := map[string]verify.Divergence{}, map[verify.DivergenceKind]int{}
 	for _, i := range injected {
 		if v.Deep || !i.content {
 			want[i.Key] = i.Divergence
 			counts[i.Kind]++
 		}
 	}
-	got := map[string]fleet.Divergence{}
+	got := map[string]verify.Divergence{}
 	for _, d := range v.Examples {
 		got[d.Key] = d
 	}

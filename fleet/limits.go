@@ -13,13 +13,9 @@ import (
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 )
 
-var (
-	// ErrLimit is the cause of errors about a cluster that exceeds [Limits].
-	ErrLimit = quota.ErrLimit
-	// ErrMemory is the cause of errors about a resource for which the process has no memory. Such
-	// an error is an [ErrLimit] too.
-	ErrMemory = quota.ErrMemory
-)
+// ErrLimit is the cause of errors about a cluster that exceeds [Limits], and about a resource for
+// which the process has no memory.
+var ErrLimit = quota.ErrLimit
 
 // Limits bound what one cluster may make the fleet keep, so that a broken or hostile
 // cluster cannot use the memory that the others need. 0 means the default, and less than 0
@@ -116,9 +112,6 @@ const (
 	// arrive.
 	PressureCritical = quota.PressureCritical
 )
-
-// Pressure returns the pressure that was set last.
-func (f *Fleet) Pressure() Pressure { return f.settings.pressure.Pressure() }
 
 // SetMemory makes the fleet use less memory, or as much as its options allow. The program
 // calls it, because the fleet does not know what else needs memory. It is safe for concurrent

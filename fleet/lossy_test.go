@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
@@ -87,9 +88,9 @@ func (b *lossyBody) Read(p []byte) (int, error) {
 }
 
 // differences returns how the copy of a member differs from its cluster.
-func differences(c *simulated.Cluster, m *fleet.Member) map[string]fleet.Divergence {
+func differences(c *simulated.Cluster, m *fleet.Member) map[string]verify.Divergence {
 	copied, _ := m.Copied(podResource)
-	all := map[string]fleet.Divergence{}
+	all := map[string]verify.Divergence{}
 	for i := range c.Pods() {
 		pod := c.Pod(i)
 		if pod == nil {
@@ -100,14 +101,14 @@ func differences(c *simulated.Cluster, m *fleet.Member) map[string]fleet.Diverge
 		_, _ = fmt.Sscan(pod.ResourceVersion, &is)
 		switch o := copied[key]; {
 		case o == nil:
-			all[key] = fleet.Divergence{Kind: fleet.DivergenceMissing, Key: key, Server: is}
+			all[key] = verify.Divergence{Kind: verify.DivergenceMissing, Key: key, Server: is}
 		case o.Version() < is:
-			all[key] = fleet.Divergence{Kind: fleet.DivergenceStale, Key: key, Server: is, Copy: o.Version()}
+			all[key] = verify.Divergence{Kind: verify.DivergenceStale, Key: key, Server: is, Copy: o.Version()}
 		}
 		delete(copied, key)
 	}
 	for key, o := range copied {
-		all[key] = fleet.Divergence{Kind: fleet.DivergenceExtra, Key: key, Copy: o.Version()}
+		all[key] = verify.Divergence{Kind: verify.DivergenceExtra, Key: key, Copy: o.Version()}
 	}
 	return all
 }
@@ -139,18 +140,18 @@ func TestVerify_lostEvents(t *testing.T) {
 	}
 	expect.Eventually(t, 20*time.Second, reached)
 	want := differences(c, m)
-	v := verify(t, m, fleet.VerifyOptions{Deep: true})
-	got := map[string]fleet.Divergence{}
+	v := verifyCopy(t, m, fleet.VerifyOptions{Deep: true})
+	got := map[string]verify.Divergence{}
 	for _, d := range v.Examples {
 		got[d.Key] = d
 	}
 	t.Logf("%d events were lost: %v", l.lost.Load(), v)
 	expect.Equal(t, got, want)
-	if len(want) < least || !maps.Equal(v.Counts, verify(t, m, fleet.VerifyOptions{}).Counts) {
+	if len(want) < least || !maps.Equal(v.Counts, verifyCopy(t, m, fleet.VerifyOptions{}).Counts) {
 		t.Errorf("%d differences, %v", len(want), v.Counts)
 	}
 	l.mended.Store(true)
-	if v := verify(t, m, fleet.VerifyOptions{Deep: true, Repair: true}); v.Diverges() || v.Repair == nil {
+	if v := verifyCopy(t, m, fleet.VerifyOptions{Deep: true, Repair: true}); v.Diverges() || v.Repair == nil {
 		t.Errorf("after the repair: %v", v.Repair)
 	}
 	expect.Eventually(t, 20*time.Second, reached)

@@ -148,16 +148,12 @@ func (m *Member) Versions() []schema.GroupVersion {
 }
 
 // Lists reports whether the last discovery of the cluster has a resource, whether it can be
-// mirrored or not.
-func (m *Member) Lists(r schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(m.mirrors.Listed(), func(listed kube.Resource) bool { return listed.GroupVersionResource == r })
-}
-
-// ListsSubresource reports whether the last discovery of the cluster has a subresource of
-// a resource, such as pods/log.
-func (m *Member) ListsSubresource(r schema.GroupVersionResource, name string) bool {
+// mirrored or not. With the name of a subresource, such as "log" of pods, it reports whether
+// the resource has that.
+func (m *Member) Lists(r schema.GroupVersionResource, subresource string) bool {
 	return slices.ContainsFunc(m.mirrors.Listed(), func(listed kube.Resource) bool {
-		return listed.GroupVersionResource == r && slices.ContainsFunc(listed.Subresources, func(s kube.Subresource) bool { return s.Name == name })
+		has := func(s kube.Subresource) bool { return s.Name == subresource }
+		return listed.GroupVersionResource == r && (subresource == "" || slices.ContainsFunc(listed.Subresources, has))
 	})
 }
 

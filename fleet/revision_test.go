@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -39,16 +40,16 @@ func TestRevision_ofAnotherProcessExpires(t *testing.T) {
 		if now := viewB.Snapshot().Revision(); foreign <= first || foreign >= now {
 			t.Fatalf("%d is not between %d and %d", foreign, first, now)
 		}
-		if _, err := viewB.FollowAfter(foreign); !errors.Is(err, ErrExpired) {
+		if _, err := viewB.FollowAfter(foreign, false); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("same slot %t: after a revision of another process: %v", sameSlot, err)
 		}
-		if err := viewB.Recognize(foreign); errors.Is(err, ErrExpired) == sameSlot {
+		if err := viewB.Recognize(foreign); errors.Is(err, fanout.ErrExpired) == sameSlot {
 			t.Errorf("same slot %t: recognized: %v", sameSlot, err)
 		}
 		if err := viewB.Recognize(first); err != nil {
 			t.Errorf("an own revision: %v", err)
 		}
-		if _, err := viewB.FollowAfter(first); err != nil {
+		if _, err := viewB.FollowAfter(first, false); err != nil {
 			t.Errorf("after an own revision: %v", err)
 		}
 	}
@@ -67,12 +68,12 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 			return uint64(time.Now().Add(d).UnixMicro())<<collection.SlotBits | (w.slot+1)%(1<<collection.SlotBits)
 		}
 		for _, far := range []uint64{ahead(61 * time.Second), ^uint64(0)} {
-			if _, err := view.FollowAfter(far); !errors.Is(err, ErrExpired) || view.Snapshot().Revision() != before {
+			if _, err := view.FollowAfter(far, false); !errors.Is(err, fanout.ErrExpired) || view.Snapshot().Revision() != before {
 				t.Errorf("shown one that is far ahead: %v, and %d becomes %d", err, before, view.Snapshot().Revision())
 			}
 		}
 		shown := ahead(59 * time.Second)
-		if _, err := view.FollowAfter(shown); !errors.Is(err, ErrExpired) {
+		if _, err := view.FollowAfter(shown, false); !errors.Is(err, fanout.ErrExpired) {
 			t.Errorf("after a revision that is ahead: %v", err)
 		}
 		raised := view.Snapshot().Revision()
@@ -80,7 +81,7 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 			t.Errorf("shown %d, the next revision is %d", shown, raised)
 		}
 		// A list has the raised revision: a watch continues from there, also later.
-		f, err := view.FollowAfter(raised)
+		f, err := view.FollowAfter(raised, false)
 		if err != nil {
 			t.Fatalf("after the raised revision: %v", err)
 		}
@@ -92,7 +93,7 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 			t.Errorf("a follower from the raised revision has %v", err)
 		}
 		for _, from := range []uint64{before, raised} {
-			f, err := view.FollowAfter(from)
+			f, err := view.FollowAfter(from, false)
 			if err != nil {
 				t.Errorf("after revision %d, later: %v", from, err)
 				continue
@@ -121,7 +122,7 @@ func TestRevision_outlivesTheLog(t *testing.T) {
 		if _, err := f.TryNext(); err != nil {
 			t.Errorf("a follower that was up to date: %v", err)
 		}
-		if _, err := view.FollowAfter(last); err != nil {
+		if _, err := view.FollowAfter(last, false); err != nil {
 			t.Errorf("after the last revision before: %v", err)
 		}
 		if now := w.c.Log().Stats(); now.Changes != 1 || now.After != last {

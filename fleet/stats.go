@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -25,7 +26,8 @@ type Stats struct {
 	DecodedBytes int64
 	// Lists is how many lists run in the whole fleet, and Waiting how many wait.
 	Lists, Waiting int
-	// Undecodable counts states of objects that could not be decoded.
+	// Undecodable counts states of objects that could not be decoded, of those that a reader
+	// wanted decoded. Each is logged once.
 	Undecodable uint64
 }
 
@@ -44,9 +46,8 @@ type MemberStats struct {
 	Synced int
 	// Resources are sorted by name.
 	Resources []ResourceStats
-	// Queued is the number of changes that were received and are not stored yet, and
-	// QueuedBytes their size.
-	Queued, QueuedBytes int
+	// Queued is the number of changes that were received and are not stored yet.
+	Queued int
 	// Counts is the work of all mirrors, also of those that have ended.
 	Counts watershed.Counts
 	// Traffic has the requests for discovery, lists and watches.
@@ -54,7 +55,7 @@ type MemberStats struct {
 	// Refusals counts how often [Limits] kept an object from being read.
 	Refusals uint64
 	// Verification counts the comparisons with the API server.
-	Verification VerifyStats
+	Verification verify.Stats
 }
 
 // ResourceStats are the sizes of one resource of a member.
@@ -76,7 +77,7 @@ type ResourceStats struct {
 // each resource of each cluster, whatever the number of objects.
 func (f *Fleet) Stats() Stats {
 	members := f.Members()
-	s := Stats{Members: make([]MemberStats, len(members)), Windows: map[schema.GroupResource]int64{}, Undecodable: f.Undecodable()}
+	s := Stats{Members: make([]MemberStats, len(members)), Windows: map[schema.GroupResource]int64{}, Undecodable: f.undecodable.Load()}
 	for i, m := range members {
 		s.Members[i] = m.Stats()
 	}
@@ -91,7 +92,8 @@ func (f *Fleet) Stats() Stats {
 
 // Stats returns the counts and sizes of the member.
 func (m *Member) Stats() MemberStats {
-	verification := m.VerifyStats()
+	verification := m.verifier.Stats()
+	verification.Diverged = m.mirrors.Diverged()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := m.mirrors.Statuses()
@@ -106,7 +108,6 @@ func (m *Member) Stats() MemberStats {
 	for i := range all {
 		r := &all[i]
 		s.Queued += r.Queued
-		s.QueuedBytes += r.QueuedBytes
 		s.Resources[i] = m.resourceStats(r)
 		if since := s.Resources[i].StaleSince; now.State == Syncing && health.IsResuming(r) && (s.StaleSince.IsZero() || since.Before(s.StaleSince)) {
 			s.StaleSince, s.Cause = since, s.Resources[i].Cause

@@ -105,7 +105,7 @@ func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 			t.Errorf("%s was read", key)
 		}
 	}
-	if lines := bytes.Count(logged.Bytes(), []byte("\n")); lines != 1 || w.fleet.Undecodable() != 1 {
-		t.Errorf("%d lines were logged and %d states counted, want one", lines, w.fleet.Undecodable())
+	if lines := bytes.Count(logged.Bytes(), []byte("\n")); lines != 1 || w.fleet.Stats().Undecodable != 1 {
+		t.Errorf("%d lines were logged and %d states counted, want one", lines, w.fleet.Stats().Undecodable)
 	}
 }

@@ -26,40 +26,13 @@ var (
 
 type (
 	// Verification is the result of comparing the copy of a resource with the API server: how many
-	// objects differ, and the first of them.
+	// objects differ, and the first of them. The copy lacks an object ("missing"), has one that
+	// does not exist ("extra"), has an older ("stale") or a newer version ("ahead"), or has
+	// another object or content with the same version ("wrong").
 	Verification = verify.Verification
-	// Divergence is one object in which a copy differs from the API server.
-	Divergence = verify.Divergence
-	// DivergenceKind is how an object of a copy differs from the API server.
-	DivergenceKind = verify.DivergenceKind
 	// VerifyOptions configure a verification. The zero value is the default.
 	VerifyOptions = verify.Options
-	// VerifyStats counts the verifications of a member since it joined.
-	VerifyStats = verify.Stats
 )
-
-const (
-	// DivergenceMissing means that the copy does not have an object.
-	DivergenceMissing = verify.DivergenceMissing
-	// DivergenceExtra means that the copy has an object that does not exist.
-	DivergenceExtra = verify.DivergenceExtra
-	// DivergenceStale means that the copy has an older version of an object.
-	DivergenceStale = verify.DivergenceStale
-	// DivergenceAhead means that the copy has a newer version of an object than the server:
-	// etcd was restored from a backup, and that was not detected.
-	DivergenceAhead = verify.DivergenceAhead
-	// DivergenceWrong means that the copy has another object, or other content, with the
-	// same version.
-	DivergenceWrong = verify.DivergenceWrong
-)
-
-// VerifyStats returns the counts of the member's verifications. It costs some 100 ns for
-// each resource.
-func (m *Member) VerifyStats() VerifyStats {
-	s := m.verifier.Stats()
-	s.Diverged = m.mirrors.Diverged()
-	return s
-}
 
 // Verify compares the copy of a resource with the API server, at the exact version that
 // the copy has. The server sends the metadata of the objects in pages, within [Budget]. One
@@ -85,9 +58,6 @@ func (m *Member) Verify(ctx context.Context, r schema.GroupResource, opts Verify
 // Mirrored returns the resources that can be read or could be, had their first list not
 // failed, sorted by name.
 func (m *Member) Mirrored() []schema.GroupResource { return m.mirrors.Mirrored(false) }
-
-// Verifiable returns the resources that [Member.Verify] can compare now, sorted by name.
-func (m *Member) Verifiable() []schema.GroupResource { return m.mirrors.Mirrored(true) }
 
 // roundsAtOnce is how many resources are verified at once on a schedule.
 const roundsAtOnce = 4
@@ -133,7 +103,7 @@ type visit struct {
 func (f *Fleet) round() []visit {
 	var all []visit
 	for _, m := range f.Members() {
-		for _, r := range m.Verifiable() {
+		for _, r := range m.mirrors.Mirrored(true) {
 			all = append(all, visit{m, r})
 		}
 	}

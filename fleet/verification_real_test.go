@@ -50,11 +50,11 @@ func TestVerify_real(t *testing.T) {
 	stop := writeConfigMaps(t, random, client)
 	compared := verifyEverything(t, 10*time.Second, m, part)
 	stop()
-	t.Logf("%d comparisons: %+v and %+v", compared, m.VerifyStats(), part.VerifyStats())
+	t.Logf("%d comparisons: %+v and %+v", compared, m.Stats().Verification, part.Stats().Verification)
 
 	injected := inject(t, random, m, 250, false, func(string) bool { return true })
-	wantFound(t, verify(t, m, fleet.VerifyOptions{}), injected)
-	v := verify(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
+	wantFound(t, verifyCopy(t, m, fleet.VerifyOptions{}), injected)
+	v := verifyCopy(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
 	wantFound(t, v, injected)
 	if v.Repair == nil || v.Diverges() {
 		t.Errorf("the repair is %v", v.Repair)
@@ -79,7 +79,7 @@ func verifyEverything(t *testing.T, d time.Duration, members ...*fleet.Member) i
 	n := 0
 	for began, deep := time.Now(), false; time.Since(began) < d; deep = !deep {
 		for _, m := range members {
-			for _, r := range m.Verifiable() {
+			for _, r := range m.Mirrored() {
 				v, err := m.Verify(t.Context(), r, fleet.VerifyOptions{Deep: deep})
 				if err != nil {
 					t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/wire"
@@ -55,11 +56,11 @@ func TestVerify_findsEveryDivergence(t *testing.T) {
 			reader := watchView(t, "pods", fleet.OfResource[*wire.Object](f, podResource))
 			injected := inject(t, random, m, each, false, func(key string) bool { return steady[key] })
 			expect.Equal(t, len(injected), 4*each)
-			wantFound(t, verify(t, m, fleet.VerifyOptions{}), injected)
+			wantFound(t, verifyCopy(t, m, fleet.VerifyOptions{}), injected)
 			if s := m.Status(); len(s.Diverged) != 1 || s.Diverged[0].Verified.Divergences() != 4*each-each/2 || s.Diverged[0].Resource.Resource != "pods" {
 				t.Errorf("the status is %v", s.Diverged)
 			}
-			v := verify(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
+			v := verifyCopy(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
 			wantFound(t, v, injected)
 			if v.Repair == nil || v.Repair.Divergences() != 0 || v.Diverges() {
 				t.Errorf("the repair is %v", v.Repair)
@@ -67,7 +68,7 @@ func TestVerify_findsEveryDivergence(t *testing.T) {
 			if s := m.Status(); len(s.Diverged) != 0 {
 				t.Errorf("after the repair the status is %v", s.Diverged)
 			}
-			stats, n := m.VerifyStats(), uint64(each)
+			stats, n := m.Stats().Verification, uint64(each)
 			expect.Equal(t, [...]uint64{stats.Runs, stats.Missing, stats.Extra, stats.Stale, stats.Wrong, stats.Ahead, stats.Repairs, stats.Unrepaired, uint64(stats.Diverged)},
 				[...]uint64{3, 2 * n, 2 * n, 2 * n, n/2 + n, 0, 1, 0, 0})
 			stop()
@@ -147,7 +148,7 @@ func TestVerify_healthyUnderChurn(t *testing.T) {
 					t.Fatalf("a healthy copy diverges: %v %v", v, v.Examples)
 				}
 			}
-			t.Logf("%d comparisons of %d versions, %+v", runs, len(versions), m.VerifyStats())
+			t.Logf("%d comparisons of %d versions, %+v", runs, len(versions), m.Stats().Verification)
 			if runs < 3 || len(versions) < 3 {
 				t.Errorf("only %d comparisons of %d versions", runs, len(versions))
 			}
@@ -196,7 +197,7 @@ func TestVerify_otherVersion(t *testing.T) {
 				}
 				stop := churn(t, random, c, some)
 				for range 3 {
-					if v := verify(t, m, fleet.VerifyOptions{Deep: true}); v.Divergences() > 0 {
+					if v := verifyCopy(t, m, fleet.VerifyOptions{Deep: true}); v.Divergences() > 0 {
 						t.Fatalf("a healthy copy diverges: %v %v", v, v.Examples)
 					}
 				}
@@ -250,9 +251,9 @@ func TestVerify_restored(t *testing.T) {
 		t.Fatal(err)
 	}
 	injected := inject(t, random, m, 40, true, func(string) bool { return true })
-	v := verify(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
+	v := verifyCopy(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
 	wantFound(t, v, injected)
-	if v.Counts[fleet.DivergenceAhead] == 0 || v.Diverges() {
+	if v.Counts[verify.DivergenceAhead] == 0 || v.Diverges() {
 		t.Errorf("the result is %v, the repair %v", v, v.Repair)
 	}
 	wantSame(t, c, m)
@@ -332,7 +333,7 @@ func TestVerify_busyServer(t *testing.T) {
 		})
 	})
 	began := time.Now()
-	if v := verify(t, m, fleet.VerifyOptions{}); v.Objects != 100 || v.Divergences() != 0 {
+	if v := verifyCopy(t, m, fleet.VerifyOptions{}); v.Objects != 100 || v.Divergences() != 0 {
 		t.Errorf("the result is %v", v)
 	}
 	if took := time.Since(began); took < time.Second || refused.Load() != 2 {
@@ -353,12 +354,12 @@ func TestVerify_transformed(t *testing.T) {
 	}}
 	_, m, _ := verified(t, &simulated.Options{Pods: 500}, opts, nil)
 	for _, deep := range []bool{false, true} {
-		if v := verify(t, m, fleet.VerifyOptions{Deep: deep}); v.Divergences() > 0 || v.Objects != 500 {
+		if v := verifyCopy(t, m, fleet.VerifyOptions{Deep: deep}); v.Divergences() > 0 || v.Objects != 500 {
 			t.Errorf("deep %t: %v %v", deep, v, v.Examples)
 		}
 	}
 	injected := inject(t, random, m, 20, false, func(string) bool { return true })
-	wantFound(t, verify(t, m, fleet.VerifyOptions{Deep: true}), injected)
+	wantFound(t, verifyCopy(t, m, fleet.VerifyOptions{Deep: true}), injected)
 }
 
 // TestVerify_onSchedule checks that a fleet verifies all its resources by itself, and
@@ -368,7 +369,7 @@ func TestVerify_onSchedule(t *testing.T) {
 	c, m, _ := verified(t, &simulated.Options{Pods: 500}, &fleet.Options{VerifyEvery: 200 * time.Millisecond}, nil)
 	inject(t, random, m, 20, false, func(string) bool { return true })
 	expect.Eventually(t, 20*time.Second, func() error {
-		if s := m.VerifyStats(); s.Repairs == 0 || s.Diverged > 0 {
+		if s := m.Stats().Verification; s.Repairs == 0 || s.Diverged > 0 {
 			return fmt.Errorf("the counts are %+v", s)
 		}
 		for _, r := range m.Resources() {

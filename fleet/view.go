@@ -16,14 +16,10 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
-	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
-
-// ErrExpired means that a revision is too old: the changes since are not available any more.
-var ErrExpired = fanout.ErrExpired
 
 // Key identifies an object of a fleet.
 type Key struct {
@@ -92,19 +88,10 @@ func (v *View[T]) In(clusters ...string) *View[T] {
 	return &some
 }
 
-// ByLabel is the dimension of the logs of feeds and views in which readers wait for labels: for
-// "key=value", or for "key" with any value.
-const ByLabel = objectlog.ByLabel
-
-// HasField returns an interest in objects that have, or had before the change, a value in
-// the field at a path of JSON members, such as "spec.nodeName". An absent field has the
-// value "", and "0" and "false" count as absent.
-func HasField(path, value string) fanout.Interest { return objectlog.HasField(path, value) }
-
 // Concerning returns a view whose readers of changes are woken only by changes that an
-// interest can concern: by labels in [ByLabel], by a field ([HasField]), a key or a
-// namespace, of any cluster. It is a coarse filter: readers may receive other changes too
-// and have to check them. The state that they begin with is not filtered.
+// interest can concern: by a key or a namespace, of any cluster, and for package replica by a
+// label or a field, see package internal/objectlog. It is a coarse filter: readers may receive
+// other changes too and have to check them. The state that they begin with is not filtered.
 func (v *View[T]) Concerning(interest fanout.Interest) *View[T] {
 	some := *v
 	some.interest = interest
@@ -133,7 +120,7 @@ func (v *View[T]) Snapshot() Snapshot[T] {
 }
 
 // Recognize returns nil if this process can have issued a revision of the view's resource,
-// see [Snapshot.Revision], and otherwise [ErrExpired]: another process may have issued the
+// see [Snapshot.Revision], and otherwise [fanout.ErrExpired]: another process may have issued the
 // revision, or an earlier run of this one. After ErrExpired all later revisions are greater than
 // the given one, unless the given one is more than a minute ahead of the clock.
 func (v *View[T]) Recognize(revision uint64) error { return v.collection.Recognize(revision) }
@@ -257,11 +244,6 @@ func (s Snapshot[T]) All() iter.Seq2[Key, T] {
 	return s.decoded(func(c *collection.ClusterState) iter.Seq2[string, *wire.Object] { return c.State.Raw() })
 }
 
-// Namespace yields the objects of a namespace in all clusters. "" means all namespaces.
-func (s Snapshot[T]) Namespace(namespace string) iter.Seq2[Key, T] {
-	return s.decoded(func(c *collection.ClusterState) iter.Seq2[string, *wire.Object] { return c.State.Namespace(namespace) })
-}
-
 // Select yields the objects of a namespace that a selector matches in all clusters, sorted
 // by cluster and then by key. "" means all namespaces, and a nil selector matches
 // everything. In each cluster only the namespace's objects are visited and only objects
@@ -272,12 +254,8 @@ func (s Snapshot[T]) Select(namespace string, selector labels.Selector) iter.Seq
 	})
 }
 
-// After yields the objects after a key, to continue a walk of this or an earlier
-// snapshot.
-func (s Snapshot[T]) After(key Key) iter.Seq2[Key, T] { return s.Range("", key) }
-
 // Range yields the objects whose keys in their cluster begin with prefix, and that come
-// after a given key, sorted by cluster and then by key.
+// after a given key, sorted by cluster and then by key. The key may be of an earlier snapshot.
 func (s Snapshot[T]) Range(prefix string, after Key) iter.Seq2[Key, T] {
 	return s.after(after, func(c *collection.ClusterState, begin string) iter.Seq2[string, *wire.Object] {
 		return c.State.Range(prefix, begin)

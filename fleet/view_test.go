@@ -94,7 +94,7 @@ func TestView_inNothingFollowsNothing(t *testing.T) {
 	view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 	revision := view.Snapshot().Revision()
 	_, f := view.In().Follow()
-	after, err := view.In().FollowAfter(revision)
+	after, err := view.In().FollowAfter(revision, false)
 	if err != nil {
 		t.Fatal(err)
 	}

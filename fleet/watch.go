@@ -118,20 +118,11 @@ func (v *View[T]) Follow() (Snapshot[T], *Follower[T]) {
 }
 
 // FollowAfter returns a follower of the changes after a revision of the collection, see
-// [Snapshot.Revision] and [Snapshot.Changed]. The error is [ErrExpired]. Next returns it too if the changes
-// expire before the reader has reached the revision that the collection had when
+// [Snapshot.Revision] and [Snapshot.Changed]. Reserved means that [View.Reserve] has returned
+// the revision to the caller. The error is [fanout.ErrExpired]. Next returns it too if the
+// changes expire before the reader has reached the revision that the collection had when
 // FollowAfter was called.
-func (v *View[T]) FollowAfter(revision uint64) (*Follower[T], error) {
-	return v.followAfter(revision, false)
-}
-
-// FollowAfterReserved is [View.FollowAfter] for a revision that [View.Reserve] has returned
-// to the caller.
-func (v *View[T]) FollowAfterReserved(revision uint64) (*Follower[T], error) {
-	return v.followAfter(revision, true)
-}
-
-func (v *View[T]) followAfter(revision uint64, reserved bool) (*Follower[T], error) {
+func (v *View[T]) FollowAfter(revision uint64, reserved bool) (*Follower[T], error) {
 	f, err := collection.NewFollowerAfter(v.collection, v.clusters, v.interest, revision, reserved)
 	if err != nil {
 		return nil, err

@@ -186,7 +186,7 @@ func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *history.Fee
 		return nil
 	case slices.ContainsFunc(c.member.Unmirrored(), isResourceOf(q)):
 		return notMirrored(q, c.where(q))
-	case feed != nil && c.member.Lists(q.GroupVersionResource):
+	case feed != nil && c.member.Lists(q.GroupVersionResource, ""):
 		return otherVersion(q, feed.Resource().Version, c.where(q))
 	}
 	return missing(q.Path)

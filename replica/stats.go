@@ -161,12 +161,7 @@ func (s *Server) lists(q *Request) bool {
 	case q.Member == nil:
 		return false
 	}
-	return slices.ContainsFunc(members, func(m *fleet.Member) bool {
-		if a.Subresource == "" {
-			return m.Lists(resource)
-		}
-		return m.ListsSubresource(resource, a.Subresource)
-	})
+	return slices.ContainsFunc(members, func(m *fleet.Member) bool { return m.Lists(resource, a.Subresource) })
 }
 
 // verbLabel returns the verb as kube-apiserver's metrics spell it. Methods that the

@@ -140,7 +140,8 @@ var rules = map[string]rule{
 	"replica/internal/encode": {own: []string{"wire"}, others: []string{"github.com/klauspost/compress/", "k8s.io/api/", "k8s.io/apimachinery/"}},
 	"replica/internal/view": {
 		own: []string{
-			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/history", "internal/table", "internal/fields", "internal/warning",
+			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/history", "internal/objectlog",
+			"internal/table", "internal/fields", "internal/warning",
 			"replica/internal/status", "replica/internal/encode",
 		},
 		others: []string{"k8s.io/apimachinery/"},

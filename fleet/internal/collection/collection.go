@@ -101,9 +101,6 @@ func (c *Collection) Resource() schema.GroupResource { return c.resource }
 // Log returns the changes in all clusters.
 func (c *Collection) Log() *Log { return c.log }
 
-// IsEmpty reports whether no cluster has the resource.
-func (c *Collection) IsEmpty() bool { return len(*c.parts.Load()) == 0 }
-
 // State returns the newest state of a cluster, and false if it has none.
 func (c *Collection) State(cluster string) (State, bool) {
 	p, _ := find(*c.parts.Load(), cluster)

@@ -57,11 +57,7 @@ func (f *Fleet) resume(v *fleet.View[*wire.Object], version uint64) (*fleet.Foll
 	if f.began > version {
 		return nil, status.Expired(status.SetExpired, "")
 	}
-	follow := v.FollowAfter
-	if version == f.began {
-		follow = v.FollowAfterReserved
-	}
-	follower, err := follow(version)
+	follower, err := v.FollowAfter(version, version == f.began)
 	if err == nil {
 		return follower, nil
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
-	"github.com/watershed-project/watershed/fleet"
 	selectable "github.com/watershed-project/watershed/internal/fields"
+	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -232,15 +232,15 @@ func (m *Matcher) interest() fanout.Interest {
 	case named && namespace != "":
 		return fanout.Key(namespace + "/" + name)
 	case named:
-		return fleet.HasField("metadata.name", name)
+		return objectlog.HasField("metadata.name", name)
 	case narrow != nil:
-		return fleet.HasField(narrow.Path, narrow.Value)
+		return objectlog.HasField(narrow.Path, narrow.Value)
 	case labelled:
-		return fanout.In(fleet.ByLabel, label)
+		return fanout.In(objectlog.ByLabel, label)
 	case namespace != "":
 		return fanout.Namespace(namespace)
 	case wide != nil:
-		return fleet.HasField(wide.Path, wide.Value)
+		return objectlog.HasField(wide.Path, wide.Value)
 	}
 	return fanout.Everything()
 }

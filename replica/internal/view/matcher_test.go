@@ -23,7 +23,6 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
-	"github.com/watershed-project/watershed/fleet"
 	selectable "github.com/watershed-project/watershed/internal/fields"
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/kube"
@@ -310,19 +309,19 @@ func TestMatcher_waitsForTheNarrowestRequirement(t *testing.T) {
 	}{
 		{selection{}, true, fanout.Everything()},
 		{selection{"n", "", ""}, true, fanout.Namespace("n")},
-		{selection{"n", "app=x", ""}, true, fanout.In(fleet.ByLabel, "app=x")},
-		{selection{"n", "app=x", "spec.nodeName=a"}, true, fleet.HasField("spec.nodeName", "a")},
-		{selection{"", "", "spec.host=a"}, true, fleet.HasField("spec.nodeName", "a")},
+		{selection{"n", "app=x", ""}, true, fanout.In(objectlog.ByLabel, "app=x")},
+		{selection{"n", "app=x", "spec.nodeName=a"}, true, objectlog.HasField("spec.nodeName", "a")},
+		{selection{"", "", "spec.host=a"}, true, objectlog.HasField("spec.nodeName", "a")},
 		{selection{"", "", "spec.nodeName!=a"}, true, fanout.Everything()},
 		{selection{"", "", "status.podIP=10.0.0.1"}, true, fanout.Everything()},
 		{selection{"n", "app=x", "spec.nodeName=a,metadata.name=b"}, true, fanout.Key("n/b")},
 		{selection{"", "app=x", "metadata.name=b"}, false, fanout.Key("b")},
-		{selection{"", "app=x", "metadata.name=b"}, true, fleet.HasField("metadata.name", "b")},
+		{selection{"", "app=x", "metadata.name=b"}, true, objectlog.HasField("metadata.name", "b")},
 		{selection{"", "", "metadata.name=b,metadata.namespace=n"}, true, fanout.Key("n/b")},
 		{selection{"", "", "metadata.namespace=n"}, true, fanout.Namespace("n")},
-		{selection{"", "", "status.phase=Running"}, true, fleet.HasField("status.phase", "Running")},
+		{selection{"", "", "status.phase=Running"}, true, objectlog.HasField("status.phase", "Running")},
 		{selection{"n", "", "status.phase=Running"}, true, fanout.Namespace("n")},
-		{selection{"", "app", "status.phase=Running"}, true, fanout.In(fleet.ByLabel, "app")},
+		{selection{"", "app", "status.phase=Running"}, true, fanout.In(objectlog.ByLabel, "app")},
 	} {
 		m := newTestMatcher(t, c.selection, pods)
 		m.namespaced = c.namespaced
