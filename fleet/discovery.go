@@ -171,7 +171,7 @@ func (m *Member) resolve(ctx context.Context) error {
 	m.mirrors.WaitIfEmpty()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.changed.send()
+	defer m.changed.Send()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err() // the member has left: no mirror may start any more
@@ -290,7 +290,7 @@ func (m *Member) mirrorLocked(ctx context.Context, served []kube.Resource, missi
 	if err != nil {
 		m.err = err
 	}
-	m.changed.send()
+	m.changed.Send()
 }
 
 // retune applies changed settings to the member.

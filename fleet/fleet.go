@@ -19,6 +19,7 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/journal"
+	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/internal/undecodable"
@@ -38,7 +39,7 @@ type Fleet struct {
 	undecodable atomic.Uint64
 	reported    undecodable.Log
 	// changed is sent to when the directory has reported its clusters for the first time.
-	changed broadcast
+	changed timer.Broadcast
 
 	// mu guards the fields below. It is taken before a member's.
 	mu       sync.Mutex
@@ -92,7 +93,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	}
 	f.runs.Go(func() { objectlog.Trim(ctx, f.settings.windows, f.catalog.Logs) })
 	if f.settings.VerifyEvery > 0 {
-		f.runs.Go(func() { f.verifyAll(ctx, f.settings.VerifyEvery) })
+		f.runs.Go(func() { verify.Rounds(ctx, f.settings.VerifyEvery, f.round) })
 	}
 	err := f.directory.Follow(ctx, f.admit)
 	if err != nil {
@@ -136,7 +137,7 @@ func (f *Fleet) admit(entries []Entry) {
 	}
 	if !f.admitted {
 		f.admitted = true
-		defer f.changed.send()
+		defer f.changed.Send()
 	}
 	there := map[string]bool{}
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
@@ -226,7 +227,7 @@ func (f *Fleet) newMember(name string) *Member {
 	m := newMember(name, f.settings, f.catalog)
 	m.server.Disturb = func() {
 		f.journal.Disturb(journaled{m})
-		m.changed.send()
+		m.changed.Send()
 	}
 	m.server.Replaced = func() { f.replace(m) }
 	m.server.Disproved = m.disprove

@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"cmp"
 	"math"
 	"runtime/debug"
 	"strings"
@@ -58,20 +59,14 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	if l.Objects == 0 {
-		l.Objects = defaultObjects
-	}
+	l.Objects = cmp.Or(l.Objects, defaultObjects)
+	l.Resources = cmp.Or(l.Resources, defaultResources)
+	l.WatchBytes = cmp.Or(l.WatchBytes, defaultWatchBytes)
 	if l.Bytes == 0 {
 		l.Bytes = defaultBytes
 		if memory := debug.SetMemoryLimit(-1); memory < math.MaxInt64 {
 			l.Bytes = memory / 2
 		}
-	}
-	if l.Resources == 0 {
-		l.Resources = defaultResources
-	}
-	if l.WatchBytes == 0 {
-		l.WatchBytes = defaultWatchBytes
 	}
 	if l.Retry <= 0 {
 		l.Retry = defaultRetry

@@ -22,6 +22,7 @@ import (
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/history"
+	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -33,7 +34,7 @@ type Member struct {
 	settings *settings
 	// changed is sent to when the state of the member may have changed, except when a resource has
 	// synced: its informer has a channel for that.
-	changed  broadcast
+	changed  timer.Broadcast
 	verifier *verify.Verifier
 	names    memberNames
 	// end ends the run.
@@ -90,7 +91,7 @@ func newMember(name string, s *settings, c *collection.Catalog) *Member {
 		server: to, logger: to.Logger(), settings: s, notes: &laststate.File{}, since: time.Now(),
 		verifier: verify.NewVerifier(to.Logger(), func() { to.Disturb() }),
 	}
-	m.mirrors = mirror.NewSet(to, &s.mirrors, c, m.changed.send, m.feedBefore)
+	m.mirrors = mirror.NewSet(to, &s.mirrors, c, m.changed.Send, m.feedBefore)
 	return m
 }
 
@@ -185,7 +186,7 @@ func (m *Member) use(e Entry) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.changed.send()
+	defer m.changed.Send()
 	m.unlisted = nil
 	if e.Err == nil {
 		m.labels = e.Labels // an entry that cannot be read has none
@@ -231,7 +232,7 @@ func (m *Member) relisted(e Entry) {
 	defer m.mu.Unlock()
 	m.unlisted = nil
 	m.labels = e.Labels
-	m.changed.send()
+	m.changed.Send()
 }
 
 // shadow records the sources whose clusters of the member's name are left out.

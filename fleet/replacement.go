@@ -21,7 +21,7 @@ func (m *Member) leave() {
 	m.gone = time.Now()
 	m.mirrors.End()
 	m.end()
-	m.changed.send()
+	m.changed.Send()
 }
 
 // retire ends the member. Its objects stay readable until another member has replaced it.
@@ -32,7 +32,7 @@ func (m *Member) retire() {
 	m.dropLastLocked() // nothing proves that it is a state of this cluster
 	m.mirrors.Retire()
 	m.end()
-	m.changed.send()
+	m.changed.Send()
 }
 
 // takeBefore returns the member that this one replaces, on the first call only.

@@ -30,7 +30,7 @@ func (m *Member) statusLocked(resources []ResourceStatus) Status {
 		Since: m.since, Err: cmp.Or(m.unlisted, m.err, m.missing), Identity: m.Identity(), Unstored: m.unstored,
 		Scope: m.settings.scopeOf(m.used), JSON: m.mirrors.JSON(),
 	}
-	m.observeLocked(&s, resources)
+	m.observeLocked(&s)
 	givenUp := health.Count(&s, resources)
 	s.State = m.stateLocked(&s, givenUp)
 	switch s.State {
@@ -61,7 +61,7 @@ func (m *Member) stateLocked(s *Status, givenUp int) State {
 }
 
 // observeLocked sets the parts of a status that do not determine the state.
-func (m *Member) observeLocked(s *Status, resources []ResourceStatus) {
+func (m *Member) observeLocked(s *Status) {
 	now := time.Now()
 	s.Joined, s.Probe, s.Shadowed = m.since, m.probed, slices.Clone(m.shadowed)
 	if now.Sub(m.since) < health.RemovalAge {
@@ -69,7 +69,6 @@ func (m *Member) observeLocked(s *Status, resources []ResourceStatus) {
 	}
 	s.Removals = m.mirrors.Removals(now)
 	s.Interruptions, s.Interrupted = m.interrupted.Recent(now)
-	health.Traffic(s, resources)
 }
 
 // Resources returns the resources that are mirrored, sorted by name.

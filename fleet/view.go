@@ -184,13 +184,7 @@ func (s Snapshot[T]) Changed() uint64 { return s.state.Changed }
 // Clusters yields the clusters that have the resource and the version of each, sorted by
 // name.
 func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
-	return func(yield func(string, uint64) bool) {
-		for c := range s.each() {
-			if !yield(c.Cluster, c.State.Version()) {
-				return
-			}
-		}
-	}
+	return byCluster(s, func(c *collection.ClusterState) uint64 { return c.State.Version() })
 }
 
 // Connections yields, for each cluster, the present status of the connection that delivered
@@ -198,20 +192,19 @@ func (s Snapshot[T]) Clusters() iter.Seq2[string, uint64] {
 // StaleSince is when the state ceased to be current. The status is [reflector.Idle] if the fleet
 // has ended that connection and its successor has no objects yet.
 func (s Snapshot[T]) Connections() iter.Seq2[string, reflector.Status] {
-	return func(yield func(string, reflector.Status) bool) {
-		for c := range s.each() {
-			if !yield(c.Cluster, c.Informer.Connection()) {
-				return
-			}
-		}
-	}
+	return byCluster(s, func(c *collection.ClusterState) reflector.Status { return c.Informer.Connection() })
 }
 
 // States yields the state of each cluster, sorted by name.
 func (s Snapshot[T]) States() iter.Seq2[string, watershed.Snapshot[*wire.Object]] {
-	return func(yield func(string, watershed.Snapshot[*wire.Object]) bool) {
+	return byCluster(s, func(c *collection.ClusterState) collection.State { return c.State })
+}
+
+// byCluster yields a value of each cluster of a snapshot, sorted by name.
+func byCluster[T, V any](s Snapshot[T], value func(*collection.ClusterState) V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
 		for c := range s.each() {
-			if !yield(c.Cluster, c.State) {
+			if !yield(c.Cluster, value(c)) {
 				return
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/watershed-project/watershed/internal/timer"
@@ -38,7 +37,7 @@ const sourcesPoll = 20 * time.Millisecond
 
 // awaitKnown waits until all clusters are known.
 func (f *Fleet) awaitKnown(ctx context.Context) error {
-	for changed := f.changed.wait(); !f.isAdmitted(); changed = f.changed.wait() {
+	for changed := f.changed.Wait(); !f.isAdmitted(); changed = f.changed.Wait() {
 		if err := awaitSync(ctx, changed, nil); err != nil {
 			return err
 		}
@@ -58,7 +57,7 @@ func (f *Fleet) awaitKnown(ctx context.Context) error {
 // retrying.
 func (m *Member) WaitForSync(ctx context.Context) error {
 	for {
-		changed := m.changed.wait()
+		changed := m.changed.Wait()
 		s, unsynced := m.syncing()
 		switch {
 		case s.State == Live, s.State == Stale:
@@ -101,34 +100,5 @@ func awaitSync(ctx context.Context, changed <-chan struct{}, unsynced []<-chan s
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// broadcast wakes all who wait for the next change of something. The zero value is ready. All
-// methods are safe for concurrent use.
-type broadcast struct {
-	mu sync.Mutex
-	// next is closed by the next send, nil if nothing waits for it.
-	next chan struct{}
-}
-
-// wait returns a channel that the next send closes. A caller that reads a state after the call
-// and finds that it must wait does not miss a later change.
-func (b *broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next == nil {
-		b.next = make(chan struct{})
-	}
-	return b.next
-}
-
-// send wakes those that wait.
-func (b *broadcast) send() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.next != nil {
-		close(b.next)
-		b.next = nil
 	}
 }

@@ -9,17 +9,19 @@ import (
 	"sync"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // Static is a [fleet.Directory] of clusters that the program sets, for programs that
 // have a list of clusters of their own. The zero value reports nothing until
 // [Static.Set] is called. All methods are safe for concurrent use.
 type Static struct {
+	changed timer.Broadcast // sent to by Set
+
 	// mu guards the fields below.
 	mu      sync.Mutex
 	entries []fleet.Entry
 	set     bool
-	changed chan struct{} // closed by the next Set; nil if no Follow waits for it
 }
 
 // NewStatic returns a directory of these clusters. See [Static.Set].
@@ -56,12 +58,9 @@ func (s *Static) Set(entries ...fleet.Entry) error {
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.entries, s.set = own, true
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
+	s.mu.Unlock()
+	s.changed.Send()
 	return nil
 }
 
@@ -72,11 +71,9 @@ func (s *Static) String() string { return "static" }
 func (s *Static) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	n := notifier{notify: notify}
 	for {
+		changed := s.changed.Wait()
 		s.mu.Lock()
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		entries, set, changed := copyEntries(s.entries), s.set, s.changed
+		entries, set := copyEntries(s.entries), s.set
 		s.mu.Unlock()
 		if ctx.Err() != nil {
 			return nil

@@ -101,7 +101,7 @@ var rules = map[string]rule{
 		"internal/admission", "fleet/internal/quota", "fleet/internal/selection",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/internal/verify": {own: []string{
-		"reflector", "wire", "kube", "internal/admission", "fleet/internal/collection", "fleet/internal/quota",
+		"reflector", "wire", "kube", "internal/admission", "internal/timer", "fleet/internal/collection", "fleet/internal/quota",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/health": {own: []string{
 		"reflector", "kube", ".", "internal/warning",
@@ -123,7 +123,7 @@ var rules = map[string]rule{
 		"fleet/internal/laststate", "fleet/internal/mirror", "fleet/internal/quota", "fleet/internal/selection",
 		"fleet/internal/upstream", "fleet/internal/verify",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
-	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet"}, others: []string{
+	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet", "internal/timer"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 

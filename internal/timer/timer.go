@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package timer runs a function periodically and waits for a time, each in the one way
-// that all packages use.
+// Package timer runs a function periodically, waits for a time, and wakes those that wait for a
+// change, each in the one way that all packages use.
 package timer
 
 import (

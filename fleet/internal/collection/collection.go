@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -231,15 +232,15 @@ func (c *Collection) refreshLocked(i *Informer) {
 	}
 }
 
-// since returns a state of some clusters whose revision is at least the given one. Readers of all
-// clusters share the same snapshot.
+// since returns a state of some clusters whose revision is at least the given one, or the current
+// state if the revision is in the future. Readers of all clusters share the same snapshot.
 func (c *Collection) since(revision uint64, clusters Clusters) *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if clusters != nil {
 		return c.snapshotLocked(clusters)
 	}
-	if last := c.last.Value(); last != nil && last.revision >= revision {
+	if last := c.last.Value(); last != nil && last.revision >= min(revision, c.clock.revision) {
 		return last
 	}
 	v := c.snapshotLocked(nil)
@@ -248,18 +249,7 @@ func (c *Collection) since(revision uint64, clusters Clusters) *Snapshot {
 }
 
 // Newest returns the current state of some clusters.
-func (c *Collection) Newest(clusters Clusters) *Snapshot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last := c.last.Value(); clusters == nil && last != nil && last.revision == c.clock.revision {
-		return last
-	}
-	v := c.snapshotLocked(clusters)
-	if clusters == nil {
-		c.last = weak.Make(v)
-	}
-	return v
-}
+func (c *Collection) Newest(clusters Clusters) *Snapshot { return c.since(math.MaxUint64, clusters) }
 
 // snapshotLocked returns a new snapshot. It has only clusters that its reader wants, because
 // it keeps the objects of all its clusters in memory.
@@ -303,7 +293,7 @@ func (c *Collection) changedLocked(clusters Clusters) uint64 {
 func (c *Collection) Reserve() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.clock.reserve(microseconds())
+	return c.clock.next(microseconds())
 }
 
 // Recognize returns nil if the collection has issued a revision. Otherwise the error is

@@ -58,10 +58,8 @@ func (c *clock) advance(now uint64) uint64 {
 	return c.revision
 }
 
-// reserve issues the next revision, at a time, without making it that of a state.
-func (c *clock) reserve(now uint64) uint64 { return c.next(now) }
-
-// next issues a revision that is greater than all before.
+// next issues a revision that is greater than all before, at a time, without making it that of a
+// state.
 func (c *clock) next(now uint64) uint64 {
 	n := max(now, c.latest.Load()>>SlotBits+1)<<SlotBits | c.slot
 	c.latest.Store(n)

@@ -41,18 +41,7 @@ const (
 
 // String returns the state in lower case.
 func (s State) String() string {
-	switch s {
-	case Connecting:
-		return "connecting"
-	case Syncing:
-		return "syncing"
-	case Live:
-		return "live"
-	case Stale:
-		return "stale"
-	default:
-		return "gone"
-	}
+	return [...]string{Connecting: "connecting", Syncing: "syncing", Live: "live", Stale: "stale", Gone: "gone"}[min(s, Gone)]
 }
 
 // Status is the status of a member.
@@ -146,14 +135,23 @@ func (r ResourceStatus) String() string {
 
 // The functions below are not methods, because Status and ResourceStatus are public.
 
-// Count adds up the resources, and lists those that fail or differ from the server. It returns
-// for how many WaitForSync does not wait any more.
+// Count adds up the resources, lists those that fail or differ from the server, and sets when they
+// last sent something. It returns for how many WaitForSync does not wait any more.
 func Count(s *Status, resources []ResourceStatus) (givenUp int) {
 	s.Resources = len(resources)
 	for i := range resources {
 		r := &resources[i]
 		s.Objects += r.Objects
 		s.Expected += r.Expected
+		s.Queued += r.Queued
+		if heard := r.Reflector.Heard; !heard.IsZero() {
+			if heard.After(s.Heard) {
+				s.Heard = heard
+			}
+			if s.Quiet.IsZero() || heard.Before(s.Quiet) {
+				s.Quiet = heard
+			}
+		}
 		if r.Synced {
 			s.Synced++
 		}
@@ -168,24 +166,6 @@ func Count(s *Status, resources []ResourceStatus) (givenUp int) {
 		}
 	}
 	return givenUp
-}
-
-// Traffic sets how many changes wait, and when the resources last sent something.
-func Traffic(s *Status, resources []ResourceStatus) {
-	for i := range resources {
-		r := &resources[i]
-		s.Queued += r.Queued
-		heard := r.Reflector.Heard
-		if heard.IsZero() {
-			continue
-		}
-		if heard.After(s.Heard) {
-			s.Heard = heard
-		}
-		if s.Quiet.IsZero() || heard.Before(s.Quiet) {
-			s.Quiet = heard
-		}
-	}
 }
 
 // BlameFirst makes the resource that began to fail first the reason of a status, and that time

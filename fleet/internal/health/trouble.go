@@ -4,6 +4,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -82,13 +83,7 @@ func TroubleOf(err error) Trouble {
 	case reflector.IsSilence(err):
 		return Silent
 	}
-	if t := certificateTrouble(err); t != "" {
-		return t
-	}
-	if t := responseTrouble(err); t != "" {
-		return t
-	}
-	return networkTrouble(err)
+	return cmp.Or(certificateTrouble(err), responseTrouble(err), networkTrouble(err))
 }
 
 // certificateTrouble returns the cause if it is a certificate, else "".

@@ -244,13 +244,14 @@ func (s *Set) Mirrored(synced bool) []schema.GroupResource {
 // Lags reports whether discovery lacks some of the types that are defined: it is behind,
 // or one of them cannot be served.
 func (s *Set) Lags() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x := s.mirrors[selection.Definitions]
-	return x != nil && s.lagsLocked(x.Informer.Snapshot())
+	x := s.Mirror(selection.Definitions)
+	return x != nil && s.lags(x.Informer.Snapshot())
 }
 
-func (s *Set) lagsLocked(defined collection.State) bool {
+// lags is Lags for the definitions of a state.
+func (s *Set) lags(defined collection.State) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for key, o := range defined.Raw() {
 		_, ok := s.served[schema.ParseGroupResource(key)]
 		if !ok && o.GroupVersionKind().Group == selection.Definitions.Group {
@@ -276,13 +277,6 @@ func (s *Set) applied(x *Mirror, state collection.State, changes []store.Change[
 		x.joined = true
 		s.Join(x, state)
 	}
-}
-
-// lags is Lags for the definitions of a state.
-func (s *Set) lags(defined collection.State) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lagsLocked(defined)
 }
 
 // Join makes the state of a mirror that has synced the cluster's, if it is still wanted,

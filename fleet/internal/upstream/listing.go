@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,13 +133,7 @@ func (l *Listing) page(ctx context.Context, source *kube.Source, opts reflector.
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
 	var a arrival
-	recognized := false
-	recognize := func() (err error) {
-		if !recognized {
-			err, recognized = l.Server.recognize(ctx, &a), true
-		}
-		return err
-	}
+	recognize := sync.OnceValue(func() error { return l.Server.recognize(ctx, &a) })
 	l.turn.awaits()
 	page, err := source.List(a.traced(ctx), opts, func(o *wire.Object) error {
 		if err := recognize(); err != nil {

@@ -185,13 +185,7 @@ func (s *Source) source() *kube.Source {
 // List implements [reflector.Source].
 func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
 	var a arrival
-	recognized := false
-	recognize := func() (err error) {
-		if !recognized {
-			err, recognized = s.server.recognize(ctx, &a), true
-		}
-		return err
-	}
+	recognize := sync.OnceValue(func() error { return s.server.recognize(ctx, &a) })
 	page, err := s.source().List(a.traced(ctx), opts, func(o *wire.Object) error {
 		if err := recognize(); err != nil {
 			return err
