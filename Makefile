@@ -98,10 +98,10 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 	@exec $(CACHE)/kubecluster -n $(N)
 
 # What e2e tests: the packages with the longest tests first, so that none runs alone at the end.
-# Left out are the layout rules, which check tests, and package disk, which needs no
+# Left out are the layout rules, which check tests, and package storage, which needs no
 # control plane: race runs it, and files in full. Package diff and the benchmarks need none either.
 E2E = ./conformance/replica ./cmd/watershed . ./fleet ./conformance/soak ./internal/kubetest/simulated ./conformance/compat \
-	$(filter-out %/internal/layout %/watershed/disk %/conformance/bench %/bench/harness %/bench/operators %/conformance/diff, \
+	$(filter-out %/internal/layout %/internal/storage %/conformance/bench %/bench/harness %/bench/operators %/conformance/diff, \
 	$(LONGER) $(filter-out $(RACED),$(shell go list $(PACKAGES)))) ./conformance/servers ./examples/gin/... ./examples/operator/...
 
 # Three packages at a time: with two, a sixth of the processors is idle, because these tests wait for servers.
@@ -116,7 +116,7 @@ slowest: $(GOTESTSUM) ## the ten slowest tests of the last race and e2e
 
 .PHONY: files
 files: ## stored objects: every byte of the files damaged, hundreds of random histories and kills
-	go test -timeout 60m -count=1 -v ./disk -object.histories 2000
+	go test -timeout 60m -count=1 -v ./internal/storage -object.histories 2000
 
 CASES ?= 1000000
 

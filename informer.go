@@ -56,7 +56,7 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	c := newCodec[T, P](o.Memory.recent())
 	eo := o.engine(c)
 	transformed := o.Transform != nil || o.TransformBytes != nil
-	form := engine.Form{Directory: o.Disk, Drop: o.Drop, Transformed: transformed, Name: o.TransformName}
+	form := engine.Form{Directory: o.Disk.Storage(), Drop: o.Drop, Transformed: transformed, Name: o.TransformName}
 	if eo.Stored, err = form.Stored(cluster, query); err != nil {
 		return nil, err
 	}

@@ -407,7 +407,7 @@ func TestStored_nothingWithoutIdentity(t *testing.T) {
 	expect.NoError(t, i.WaitForSync(ctx))
 	cancel()
 	expect.NoError(t, <-done)
-	if d.Has(c.Name()) || !strings.Contains(log.String(), disk.ErrUnidentified.Error()) {
-		t.Errorf("files of the cluster: %v, log: %s", d.Has(c.Name()), log.String())
+	if d.Storage().Has(c.Name()) || !strings.Contains(log.String(), disk.ErrUnidentified.Error()) {
+		t.Errorf("files of the cluster: %v, log: %s", d.Storage().Has(c.Name()), log.String())
 	}
 }

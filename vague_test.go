@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -93,9 +94,11 @@ func stored(t *testing.T, path string, src *still, during func(*watershed.Inform
 	running.Go(func() { _ = d.Run(writing) })
 	i := watershed.FromSource(src, &watershed.SourceOptions[*wire.Object]{
 		Logger: slog.New(slog.DiscardHandler), Reflector: reflector.Options{ListOnly: true},
-		Hooks: engine.Hooks{Stored: &engine.Stored{Open: func(context.Context, *wire.Packer) (*disk.Mirror, error) {
-			id := disk.Identity{Cluster: "uid-1", Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Encoding: "JSON"}
-			return d.Cluster("east").Mirror(id, disk.MirrorOptions{})
+		Hooks: engine.Hooks{Stored: &engine.Stored{Open: func(context.Context, *wire.Packer) (*storage.Mirror, error) {
+			id := storage.Identity{
+				Cluster: "uid-1", Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Encoding: "JSON",
+			}
+			return d.Storage().Cluster("east").Mirror(id, storage.MirrorOptions{})
 		}}},
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -23,7 +23,7 @@ func (i *informer) stored(s *source, opts *Options) *engine.Stored {
 	if opts.Disk == nil {
 		return nil
 	}
-	return &engine.Stored{Open: func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+	return &engine.Stored{Open: func(ctx context.Context, packer *wire.Packer) (*storage.Mirror, error) {
 		if i.transform != nil && opts.TransformName == "" {
 			return nil, errors.New("compat.Options.Disk with a transform needs TransformName")
 		}
@@ -42,7 +42,7 @@ func (i *informer) stored(s *source, opts *Options) *engine.Stored {
 			i.complain(ctx, err)
 			return nil, err
 		}
-		known, err := disk.ClusterIdentity(uid, sample.server.String())
+		known, err := storage.ClusterIdentity(uid, sample.server.String())
 		if err != nil {
 			return nil, err
 		}
@@ -50,16 +50,18 @@ func (i *informer) stored(s *source, opts *Options) *engine.Stored {
 		if err != nil {
 			return nil, err
 		}
-		id := disk.Identity{
+		id := storage.Identity{
 			Cluster: known,
 			Group:   sample.resource.Group, Version: sample.resource.Version, Resource: sample.resource.Resource, Kind: kind.Kind,
 			Encoding: wire.JSON.String(), Form: i.prototype.goType.String(),
-			Namespace: sample.namespace, Selector: sample.query, Transform: disk.TransformIdentity(opts.Drop, opts.TransformName),
+			Namespace: sample.namespace, Selector: sample.query,
+			Transform: storage.TransformIdentity(opts.Drop, opts.TransformName),
 		}
 		if sample.protobuf() && i.prototype.reads(wire.Protobuf) {
 			id.Encoding = wire.Protobuf.String()
 		}
-		return opts.Disk.Cluster(sample.server.Host+sample.server.Path).Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+		files := opts.Disk.Storage().Cluster(sample.server.Host + sample.server.Path)
+		return files.Mirror(id, storage.MirrorOptions{Kind: kind, Packer: packer})
 	}}
 }
 

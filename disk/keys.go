@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/watershed-project/watershed/disk/internal/format"
+	"github.com/watershed-project/watershed/internal/storage/format"
 )
 
 // Keys encrypts the data keys with which encrypted mirrors are written. Each segment of a

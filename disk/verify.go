@@ -4,52 +4,51 @@
 package disk
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
+	"errors"
+	"time"
 
-	"github.com/watershed-project/watershed/disk/internal/format"
-	"github.com/watershed-project/watershed/disk/internal/reader"
+	"github.com/watershed-project/watershed/internal/storage"
 )
 
 // Report is the result of [Verify].
 type Report struct {
 	// InUse means that a process has the directory open. Files may change during the
-	// verification, and a mirror that is being written may be reported as damaged.
+	// verification, and a resource that is being written may be reported as damaged.
 	InUse    bool
 	Clusters []ClusterReport
-	// Dictionaries is the number of dictionaries, and DictionaryBytes their size.
-	Dictionaries    int
-	DictionaryBytes int64
+}
+
+// ClusterReport describes the files of one cluster.
+type ClusterReport struct {
+	// Name is the name of the cluster, empty if no file can be read.
+	Name string
+	// Bytes is the size of all files.
+	Bytes int64
+	// Since is when the oldest stored changes begin.
+	Since time.Time
+	// Resources and Objects count what is stored. Objects of damaged resources are not counted.
+	Resources, Objects int
+	// Err has the errors of all files that cannot be read, and of all resources that would be
+	// listed again because of them. It is nil if there are none.
+	Err error
 }
 
 // Verify reads all files of a directory and checks them. It changes nothing. Keys decrypts
-// encrypted mirrors and may be nil; without it their objects are not checked.
+// Secrets and may be nil; without it Secrets are not checked, and are reported as locked.
 func Verify(path string, keys Keys) (*Report, error) {
-	if _, err := checkFormat(path); err != nil {
-		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
-	}
-	r := &Report{}
-	if f, err := os.Open(filepath.Join(path, lockFile)); err == nil {
-		r.InUse = lock(f) != nil
-		_ = f.Close() // it also unlocks
-	}
-	s := &format.Files{}
-	dictionaries := format.NewDictionaries(s, filepath.Join(path, dictionariesFolder), keys, func() {})
-	if entries, err := os.ReadDir(filepath.Join(path, dictionariesFolder)); err == nil {
-		for _, e := range entries {
-			if info, err := e.Info(); err == nil {
-				r.Dictionaries, r.DictionaryBytes = r.Dictionaries+1, r.DictionaryBytes+info.Size()
-			}
-		}
-	}
-	folders, err := clusterFolders(path)
+	verified, err := storage.Verify(path, keys)
 	if err != nil {
-		return nil, fmt.Errorf("disk: directory %s: %w", path, err)
+		return nil, err
 	}
-	for _, path := range folders {
-		f := &reader.Folder{Files: s, Path: path, Keys: keys, Dictionaries: dictionaries, Kind: format.KindOf}
-		r.Clusters = append(r.Clusters, f.Verify())
+	r := &Report{InUse: verified.InUse}
+	for i := range verified.Clusters {
+		c := &verified.Clusters[i]
+		report := ClusterReport{Name: c.Name, Bytes: c.Bytes, Since: c.Since, Resources: len(c.Mirrors), Err: c.Err}
+		for j := range c.Mirrors {
+			report.Objects += c.Mirrors[j].Objects
+			report.Err = errors.Join(report.Err, c.Mirrors[j].Err)
+		}
+		r.Clusters = append(r.Clusters, report)
 	}
 	return r, nil
 }

@@ -24,7 +24,7 @@ import (
 
 // hasNote reports whether there is a note of the cluster.
 func (r *run) hasNote() bool {
-	text, err := r.files.Note("one")
+	text, err := r.files.Storage().Note("one")
 	return text != nil && err == nil
 }
 

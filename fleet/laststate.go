@@ -35,7 +35,7 @@ func (m *Member) remember() {
 	if !m.settings.keepsLast() {
 		return
 	}
-	if err := m.notes.Write(m.settings.Disk, m.Name(), m.note); err != nil {
+	if err := m.notes.Write(m.settings.Disk.Storage(), m.Name(), m.note); err != nil {
 		m.logger.Warn("cannot store the note of the cluster: its last state may not be readable if it does not answer after a restart", "err", err)
 	}
 }
@@ -63,7 +63,7 @@ func (m *Member) lastKnown() *laststate.Note {
 	if !wanted {
 		return nil
 	}
-	text, err := m.settings.Disk.Note(m.Name())
+	text, err := m.settings.Disk.Storage().Note(m.Name())
 	if text == nil && err == nil {
 		return nil // nothing was stored
 	}
@@ -116,7 +116,7 @@ func (m *Member) disprove(err error) {
 	}
 	removed := false
 	if isFinal(err) {
-		if removed, err = m.notes.Remove(m.settings.Disk, m.Name()); err != nil {
+		if removed, err = m.notes.Remove(m.settings.Disk.Storage(), m.Name()); err != nil {
 			m.logger.Warn("cannot remove the note of the cluster: its last state may be readable again after a restart", "err", err)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/history"
+	"github.com/watershed-project/watershed/internal/storage"
 )
 
 // Changes yields the changes of all resources that are wanted between two times, in the
@@ -25,7 +25,7 @@ func (m *Member) Changes(
 	ctx context.Context, since, until time.Time, want func(schema.GroupVersionResource) bool,
 ) iter.Seq2[history.ResourceChange, error] {
 	return func(yield func(history.ResourceChange, error) bool) {
-		files := m.settings.Disk
+		files := m.settings.Disk.Storage()
 		if files == nil {
 			yield(history.ResourceChange{}, fmt.Errorf("cluster %s: %w", m.Name(), history.ErrNotStored))
 			return
@@ -36,7 +36,7 @@ func (m *Member) Changes(
 			yield(history.ResourceChange{}, fmt.Errorf("cluster %s: %w: %w", m.Name(), history.ErrNotStored, err))
 			return
 		}
-		wanted := func(id disk.Identity) bool { return id.Cluster == cluster && want(history.ResourceOf(id)) }
+		wanted := func(id storage.Identity) bool { return id.Cluster == cluster && want(history.ResourceOf(id)) }
 		m.settings.diskReader.Changes(ctx, files.Cluster(m.Name()), since, until, wanted)(yield)
 	}
 }

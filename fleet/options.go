@@ -202,7 +202,7 @@ func newSettings(opts *Options) (*settings, error) {
 	}
 	s.mirrors = mirror.Settings{
 		Memory: memory, Packing: packing, Drop: s.Drop, Transform: s.Transform, TransformName: s.TransformName,
-		Report: s.Report, Reflector: s.Reflector, Logger: s.Logger, Disk: s.Disk, DiskReader: s.diskReader,
+		Report: s.Report, Reflector: s.Reflector, Logger: s.Logger, Disk: s.Disk.Storage(), DiskReader: s.diskReader,
 		Loads: admission.NewLoadQueue(runtime.GOMAXPROCS(0)), Window: s.Window,
 		History: s.history, Selection: s.selection, Resources: func() int { return s.limits().Resources },
 	}

@@ -350,7 +350,7 @@ func (o *outage) notedUID(t *testing.T) string {
 	t.Helper()
 	d, err := disk.Open(o.path, nil)
 	expect.NoError(t, err)
-	text, err := d.Note("one")
+	text, err := d.Storage().Note("one")
 	expect.NoError(t, errors.Join(err, d.Close()))
 	var note struct{ UID string }
 	if text != nil {
@@ -377,14 +377,14 @@ func (o *outage) rewrite(t *testing.T, change func(map[string]any)) {
 	t.Helper()
 	d, err := disk.Open(o.path, nil)
 	expect.NoError(t, err)
-	text, err := d.Note("one")
+	text, err := d.Storage().Note("one")
 	expect.NoError(t, err)
 	var note map[string]any
 	expect.NoError(t, json.Unmarshal(text, &note))
 	change(note)
 	text, err = json.Marshal(note)
 	expect.NoError(t, err)
-	expect.NoError(t, d.WriteNote("one", text))
+	expect.NoError(t, d.Storage().WriteNote("one", text))
 	expect.NoError(t, d.Close())
 }
 

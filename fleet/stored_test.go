@@ -232,7 +232,7 @@ func TestStored_nothingWithoutIdentity(t *testing.T) {
 			}
 		}
 	})
-	if storing(t, path).Has("one") {
+	if storing(t, path).Storage().Has("one") {
 		t.Error("there are files of the cluster")
 	}
 }

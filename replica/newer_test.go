@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -155,7 +156,7 @@ func openFiles(t *testing.T, path string) *disk.Directory {
 
 // storedPods returns how many pods the files have in an encoding.
 func storedPods(path string, in wire.Encoding) int {
-	report, err := disk.Verify(path, nil)
+	report, err := storage.Verify(path, nil)
 	if err != nil {
 		return 0 // the files change meanwhile
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -106,9 +107,9 @@ const averageKey = 30
 
 // churnFiles returns the files of the benchmark's pods.
 func churnFiles(d *disk.Directory) *engine.Stored {
-	return &engine.Stored{Open: func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+	return &engine.Stored{Open: func(_ context.Context, packer *wire.Packer) (*storage.Mirror, error) {
 		kind, _ := kube.KindOf(harness.Pods)
 		id := engine.Identity(kube.Query{Resource: harness.Pods}, kind)
-		return d.Cluster("bench").Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+		return d.Storage().Cluster("bench").Mirror(id, storage.MirrorOptions{Kind: kind, Packer: packer})
 	}}
 }

@@ -18,7 +18,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -37,12 +37,12 @@ type Stored struct {
 	// because the server cannot be reached or fails, it is called again, with pauses that
 	// grow to 30 seconds. If it fails otherwise, the engine lists, and stores nothing in
 	// this run.
-	Open func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error)
+	Open func(ctx context.Context, packer *wire.Packer) (*storage.Mirror, error)
 	// Window limits the stored changes to load, in bytes. Default: none.
 	Window int64
 	// Loaded, if it is not nil, is called with the stored state, and the changes that led to
 	// it, before the first call of [Options.Tap].
-	Loaded func(*disk.State)
+	Loaded func(*storage.State)
 }
 
 // maxOpenWait limits the pause between two tries to open files.
@@ -54,7 +54,7 @@ type files struct {
 	logger *slog.Logger
 	// mirror is nil before open, and if the files cannot be used. The life's writing guards
 	// it.
-	mirror  *disk.Mirror
+	mirror  *storage.Mirror
 	writers writers
 	// vague means that the last list could not read the keys of all objects. The life's writing
 	// guards it.
@@ -71,7 +71,7 @@ func (f *files) note(deltas delta.Deltas[*wire.Object]) {
 }
 
 // open opens the files and loads the state. It returns nil if there is none.
-func (f *files) open(ctx context.Context, packer *wire.Packer) *disk.State {
+func (f *files) open(ctx context.Context, packer *wire.Packer) *storage.State {
 	if f.stored == nil {
 		return nil
 	}
@@ -95,11 +95,11 @@ func (f *files) open(ctx context.Context, packer *wire.Packer) *disk.State {
 	f.mirror = m
 	began := time.Now()
 	s, err := m.Load(f.stored.Window)
-	rejected := (*disk.Rejection)(nil)
+	rejected := (*storage.Rejection)(nil)
 	switch {
-	case errors.As(err, &rejected) && rejected.Reason == disk.Absent:
+	case errors.As(err, &rejected) && rejected.Reason == storage.Absent:
 		return nil
-	case rejected != nil && rejected.Reason == disk.Mismatched:
+	case rejected != nil && rejected.Reason == storage.Mismatched:
 		f.logger.Info("stored state is replaced: reading the state from the server", "err", err)
 		return nil
 	case err != nil:
@@ -133,7 +133,7 @@ func unreachable(err error) bool {
 }
 
 // turn waits for a turn and opens the files. The caller calls done.
-func (s *Stored) turn(ctx context.Context, packer *wire.Packer) (done func(), m *disk.Mirror, err error) {
+func (s *Stored) turn(ctx context.Context, packer *wire.Packer) (done func(), m *storage.Mirror, err error) {
 	done = func() {}
 	if s.Turn != nil {
 		if done, err = s.Turn(ctx); err != nil {
@@ -150,7 +150,7 @@ func (s *Stored) turn(ctx context.Context, packer *wire.Packer) (done func(), m 
 // continues the loaded state. Open means that a list is being applied.
 func (f *files) append(s *Snapshot, changes []Change, open bool) {
 	if f.mirror != nil {
-		f.mirror.Append(disk.Batch{
+		f.mirror.Append(storage.Batch{
 			State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open, Vague: f.vague && !open,
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -19,7 +19,7 @@ const identifyTimeout = 30 * time.Second
 // Form is how objects are stored in a directory.
 type Form struct {
 	// Directory is nil if objects are not stored.
-	Directory *disk.Directory
+	Directory *storage.Directory
 	// Drop lists the metadata fields that are not stored.
 	Drop wire.Fields
 	// Transformed means that there are transforms, and Name is their name.
@@ -41,14 +41,14 @@ func (f Form) Stored(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stored{Open: func(ctx context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+	return &Stored{Open: func(ctx context.Context, packer *wire.Packer) (*storage.Mirror, error) {
 		ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 		defer cancel()
 		uid, err := cluster.UID(ctx)
 		if err != nil {
 			return nil, err
 		}
-		known, err := disk.ClusterIdentity(uid, cluster.Config().Host)
+		known, err := storage.ClusterIdentity(uid, cluster.Config().Host)
 		if err != nil {
 			return nil, err
 		}
@@ -57,15 +57,15 @@ func (f Form) Stored(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
 			return nil, err
 		}
 		id := Identity(q, kind)
-		id.Cluster, id.Transform = known, disk.TransformIdentity(f.Drop, f.Name)
-		return f.Directory.Cluster(cluster.Name()).Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+		id.Cluster, id.Transform = known, storage.TransformIdentity(f.Drop, f.Name)
+		return f.Directory.Cluster(cluster.Name()).Mirror(id, storage.MirrorOptions{Kind: kind, Packer: packer})
 	}}, nil
 }
 
 // Identity returns the identity of the objects that a query selects, without the cluster
 // and the transforms.
-func Identity(q kube.Query, kind *wire.Kind) disk.Identity {
-	id := disk.Identity{
+func Identity(q kube.Query, kind *wire.Kind) storage.Identity {
+	id := storage.Identity{
 		Group: q.Resource.Group, Version: q.Resource.Version, Resource: q.Resource.Resource, Kind: kind.Kind,
 		Namespace: q.Namespace, Encoding: wire.Protobuf.String(),
 	}

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 )
 
 // ResourceChange is a change of a resource that was read from files.
@@ -25,10 +25,10 @@ type ResourceChange struct {
 // position, and iteration goes on; the error of ctx is the last item. It waits while too many
 // others read the past. It takes the memory of the objects that have changed.
 func (d *DiskReader) Changes(
-	ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool,
+	ctx context.Context, files *storage.Cluster, since, until time.Time, want func(storage.Identity) bool,
 ) iter.Seq2[ResourceChange, error] {
 	return func(yield func(ResourceChange, error) bool) {
-		all := map[disk.Identity]*pastObjects{}
+		all := map[storage.Identity]*pastObjects{}
 		for entry, err := range d.entries(ctx, files, since, until, want) {
 			if err != nil {
 				clear(all)
@@ -53,6 +53,6 @@ func (d *DiskReader) Changes(
 }
 
 // ResourceOf returns the resource whose objects have an identity in the files.
-func ResourceOf(id disk.Identity) schema.GroupVersionResource {
+func ResourceOf(id storage.Identity) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: id.Group, Version: id.Version, Resource: id.Resource}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -205,9 +205,9 @@ func (p *PastChanges) fill(ctx context.Context) error {
 }
 
 // entries returns the entries since a time.
-func (p *PastChanges) entries(since time.Time) iter.Seq2[disk.Entry, error] {
+func (p *PastChanges) entries(since time.Time) iter.Seq2[storage.Entry, error] {
 	if p.of.key == "" {
-		return p.files.cluster.History(since, func(id disk.Identity) bool { return id == p.files.id })
+		return p.files.cluster.History(since, func(id storage.Identity) bool { return id == p.files.id })
 	}
 	until := p.until
 	if time.Since(until) < nearNow {
@@ -244,7 +244,7 @@ func (p *PastChanges) before(ctx context.Context) (*Archived, error) {
 
 // wanted returns the state of the wanted objects at a time.
 func (p *PastChanges) wanted(ctx context.Context, at time.Time) (*Archived, error) {
-	moment := disk.Moment{Time: at}
+	moment := storage.Moment{Time: at}
 	if s := p.files.reader.find(p.feed, moment); s != nil {
 		return s, nil
 	}
@@ -282,11 +282,11 @@ func (r *partReader) arrive(at time.Time) {
 
 // gap returns the item for missing changes. Its time is the latest of three: the beginning of
 // the period, the last entry that was read, and Since of the error if it is a
-// [disk.GapError].
+// [storage.GapError].
 func (r *partReader) gap(err error) pastItem {
 	item := pastItem{err: err}
 	item.Time = r.readUntil()
-	if gap := (*disk.GapError)(nil); errors.As(err, &gap) && gap.Since.After(item.Time) {
+	if gap := (*storage.GapError)(nil); errors.As(err, &gap) && gap.Since.After(item.Time) {
 		item.Time = gap.Since
 	}
 	return item
@@ -301,7 +301,7 @@ func (r *partReader) missing(err error) {
 }
 
 // add adds the changes of an entry that are wanted, up to the end of the part.
-func (r *partReader) add(entry *disk.Entry) {
+func (r *partReader) add(entry *storage.Entry) {
 	r.arrive(entry.Time)
 	for i := range entry.Changes {
 		c := &entry.Changes[i]
@@ -343,7 +343,7 @@ var eventTypes = map[delta.Type]wire.EventType{
 }
 
 // change applies a change, and returns it with the state before it.
-func (p *pastObjects) change(entry *disk.Entry, c *disk.Change) PastChange {
+func (p *pastObjects) change(entry *storage.Entry, c *storage.Change) PastChange {
 	old, changed := p.changed[c.Key]
 	if !changed && p.start != nil {
 		old, _ = p.start.Get(c.Key)

@@ -18,8 +18,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/admission"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -119,7 +119,7 @@ type DiskReader struct {
 type keptState struct {
 	*Archived
 	feed *Feed
-	at   disk.Moment
+	at   storage.Moment
 	used time.Time
 }
 
@@ -131,11 +131,11 @@ func NewDiskReader(logger *slog.Logger) *DiskReader {
 // feedFiles are the files of a feed.
 type feedFiles struct {
 	reader  *DiskReader
-	cluster *disk.Cluster
+	cluster *storage.Cluster
 	name    string // of the cluster
-	id      disk.Identity
+	id      storage.Identity
 	// tooOld is the last error about a moment before the oldest state, nil if there was none.
-	tooOld atomic.Pointer[disk.TooOldError]
+	tooOld atomic.Pointer[storage.TooOldError]
 }
 
 // AtTime returns the state that the copy had at a time, from files. The error is
@@ -143,18 +143,18 @@ type feedFiles struct {
 // [ErrIncomplete], a [*TooOldError], or that of ctx: it waits while too many other states
 // are being read.
 func (f *Feed) AtTime(ctx context.Context, at time.Time) (*Archived, error) {
-	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{})
+	return f.archived(ctx, storage.Moment{Time: at}, wantedObjects{})
 }
 
 // ObjectAtTime returns the same state as AtTime, but only with the object that has the key, if it
 // existed. Where the files have an index, it reads only what concerns that object.
 func (f *Feed) ObjectAtTime(ctx context.Context, at time.Time, key string) (*Archived, error) {
-	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{key: key})
+	return f.archived(ctx, storage.Moment{Time: at}, wantedObjects{key: key})
 }
 
 // ObjectsAtTime is AtTime, but the state has only the objects whose keys are wanted.
 func (f *Feed) ObjectsAtTime(ctx context.Context, at time.Time, want func(key string) bool) (*Archived, error) {
-	return f.archived(ctx, disk.Moment{Time: at}, wantedObjects{want: want})
+	return f.archived(ctx, storage.Moment{Time: at}, wantedObjects{want: want})
 }
 
 // AtVersion returns the state that the server had at a version, from files. Its errors are
@@ -164,19 +164,19 @@ func (f *Feed) AtVersion(ctx context.Context, version uint64) (*Archived, error)
 	if f.ambiguous(version) {
 		return nil, f.expired(version)
 	}
-	return f.archived(ctx, disk.Moment{Version: version}, wantedObjects{})
+	return f.archived(ctx, storage.Moment{Version: version}, wantedObjects{})
 }
 
 // Reaches reports whether the files may have the state at a version. It does not read them,
 // and does not wait.
 func (f *Feed) Reaches(version uint64) bool {
 	files := f.files.Load()
-	return files != nil && !f.ambiguous(version) && f.forgets(files, disk.Moment{Version: version}) == nil
+	return files != nil && !f.ambiguous(version) && f.forgets(files, storage.Moment{Version: version}) == nil
 }
 
 // forgets returns an error if it is known that the files do not reach back to a moment, which
 // they will not do later either, unless the server goes back to a lower version.
-func (f *Feed) forgets(files *feedFiles, at disk.Moment) error {
+func (f *Feed) forgets(files *feedFiles, at storage.Moment) error {
 	e := files.tooOld.Load()
 	switch {
 	case e == nil:
@@ -186,7 +186,7 @@ func (f *Feed) forgets(files *feedFiles, at disk.Moment) error {
 	case at.Version == 0 && !at.Time.Before(e.Time):
 		return nil
 	}
-	cause := &disk.TooOldError{Identity: e.Identity, Moment: at, Version: e.Version, Time: e.Time}
+	cause := &storage.TooOldError{Identity: e.Identity, Moment: at, Version: e.Version, Time: e.Time}
 	return &TooOldError{e.Time, cause}
 }
 
@@ -196,7 +196,7 @@ func (f *Feed) wasRestored() bool {
 	return f.era.restored != nil
 }
 
-func (f *Feed) archived(ctx context.Context, at disk.Moment, of wantedObjects) (*Archived, error) {
+func (f *Feed) archived(ctx context.Context, at storage.Moment, of wantedObjects) (*Archived, error) {
 	files := f.files.Load()
 	if files == nil {
 		return nil, f.notStored()
@@ -239,9 +239,9 @@ func (s *wantedObjects) includes(key string) bool {
 }
 
 // state reads the selected objects of a state. The caller has a slot.
-func (f *Feed) state(ctx context.Context, files *feedFiles, at disk.Moment, of wantedObjects) (*Archived, error) {
+func (f *Feed) state(ctx context.Context, files *feedFiles, at storage.Moment, of wantedObjects) (*Archived, error) {
 	s, err := f.read(ctx, files, at, of)
-	tooOld, rejected := (*disk.TooOldError)(nil), (*disk.Rejection)(nil)
+	tooOld, rejected := (*storage.TooOldError)(nil), (*storage.Rejection)(nil)
 	switch {
 	case errors.As(err, &tooOld):
 		files.tooOld.Store(tooOld)
@@ -267,8 +267,8 @@ func (f *Feed) ambiguous(version uint64) bool {
 // read reads a state. If it is the last one in the files, and the copy has a newer one, then
 // the state of the moment may not be written yet.
 func (f *Feed) read(
-	ctx context.Context, files *feedFiles, at disk.Moment, of wantedObjects,
-) (s *disk.State, err error) {
+	ctx context.Context, files *feedFiles, at storage.Moment, of wantedObjects,
+) (s *storage.State, err error) {
 	for tries := readTries; ; tries-- {
 		if of.key != "" {
 			s, err = files.cluster.ObjectAt(files.id, at.Time, of.key)
@@ -294,7 +294,7 @@ func (f *Feed) read(
 }
 
 // find returns a state that is kept, nil if it is not.
-func (d *DiskReader) find(f *Feed, at disk.Moment) *Archived {
+func (d *DiskReader) find(f *Feed, at storage.Moment) *Archived {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range d.kept {
@@ -329,8 +329,8 @@ const nearNow = 10 * time.Second
 
 // beyond reports whether an entry, or a gap, is after a period. An entry from the future was
 // written before the clock was set back, and belongs to a period that ends now.
-func beyond(entry *disk.Entry, err error, until time.Time) bool {
-	at, gap := entry.Time, (*disk.GapError)(nil)
+func beyond(entry *storage.Entry, err error, until time.Time) bool {
+	at, gap := entry.Time, (*storage.GapError)(nil)
 	switch {
 	case errors.As(err, &gap):
 		at = gap.Since
@@ -346,12 +346,12 @@ func beyond(entry *disk.Entry, err error, until time.Time) bool {
 // ctx is the last item. It waits while too many others read the past, and then they wait
 // for the caller.
 func (d *DiskReader) entries(
-	ctx context.Context, files *disk.Cluster, since, until time.Time, want func(disk.Identity) bool,
-) iter.Seq2[disk.Entry, error] {
-	return func(yield func(disk.Entry, error) bool) {
+	ctx context.Context, files *storage.Cluster, since, until time.Time, want func(storage.Identity) bool,
+) iter.Seq2[storage.Entry, error] {
+	return func(yield func(storage.Entry, error) bool) {
 		leave, err := d.slots.Enter(ctx)
 		if err != nil {
-			yield(disk.Entry{}, err)
+			yield(storage.Entry{}, err)
 			return
 		}
 		defer leave()
@@ -361,12 +361,12 @@ func (d *DiskReader) entries(
 
 // entriesUntil yields entries up to a time, or the error of ctx.
 func entriesUntil(
-	ctx context.Context, entries iter.Seq2[disk.Entry, error], until time.Time,
-) iter.Seq2[disk.Entry, error] {
-	return func(yield func(disk.Entry, error) bool) {
+	ctx context.Context, entries iter.Seq2[storage.Entry, error], until time.Time,
+) iter.Seq2[storage.Entry, error] {
+	return func(yield func(storage.Entry, error) bool) {
 		for entry, err := range entries {
 			if ctx.Err() != nil {
-				yield(disk.Entry{}, context.Cause(ctx))
+				yield(storage.Entry{}, context.Cause(ctx))
 				return
 			}
 			if beyond(&entry, err, until) || !yield(entry, err) {

@@ -8,18 +8,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 )
 
 // TestBeyond_periodEnds ends a period at the first entry or gap after it. Entries from the
 // future are from before the clock was set back: a period that ends now has them.
 func TestBeyond_periodEnds(t *testing.T) {
 	now := time.Now()
-	entry := func(at time.Time) *disk.Entry { return &disk.Entry{Record: disk.Record{Time: at}} }
-	gap := func(since time.Time) error { return &disk.GapError{Since: since, Until: since.Add(time.Second)} }
+	entry := func(at time.Time) *storage.Entry { return &storage.Entry{Record: storage.Record{Time: at}} }
+	gap := func(since time.Time) error { return &storage.GapError{Since: since, Until: since.Add(time.Second)} }
 	for _, c := range []struct {
 		what   string
-		entry  *disk.Entry
+		entry  *storage.Entry
 		err    error
 		until  time.Time
 		beyond bool
@@ -49,9 +49,9 @@ func TestPastChanges_missingHasATime(t *testing.T) {
 	}{
 		{time.Time{}, errRemoved, since},
 		{read, errRemoved, read},
-		{read, &disk.GapError{}, read},
-		{read, &disk.GapError{Since: read.Add(time.Second)}, read.Add(time.Second)},
-		{time.Time{}, &disk.GapError{Since: since.Add(-time.Hour)}, since},
+		{read, &storage.GapError{}, read},
+		{read, &storage.GapError{Since: read.Add(time.Second)}, read.Add(time.Second)},
+		{time.Time{}, &storage.GapError{Since: since.Add(-time.Hour)}, since},
 	} {
 		r := partReader{PastChanges: &PastChanges{Since: since, last: c.last, files: &feedFiles{reader: NewDiskReader(nil)}}}
 		r.missing(c.err)

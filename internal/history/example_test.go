@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/objectlog"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -80,12 +80,12 @@ func TestFeed_doesWhatThePackageCommentSays(t *testing.T) {
 		}
 
 		// The next process.
-		stored := &disk.State{Version: 130, After: 100}
+		stored := &storage.State{Version: 130, After: 100}
 		for _, o := range []*wire.Object{a, b} {
 			stored.Records = append(stored.Records, record(o.Version(), added(o)))
 		}
 		stored.Records = append(stored.Records, record(110), record(112, added(c)), record(130,
-			disk.Change{Type: delta.Deleted, Missed: true, Key: b.Key(), Old: b, Object: b, Version: 130}, added(d),
+			storage.Change{Type: delta.Deleted, Missed: true, Key: b.Key(), Old: b, Object: b, Version: 130}, added(d),
 		))
 		stored.Records[4].Listed = true
 		w.writer = NewWriter(&podResource, i.Connection, 64<<20)
@@ -117,11 +117,11 @@ func TestFeed_doesWhatThePackageCommentSays(t *testing.T) {
 }
 
 // added returns the stored change that adds an object.
-func added(o *wire.Object) disk.Change {
-	return disk.Change{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()}
+func added(o *wire.Object) storage.Change {
+	return storage.Change{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()}
 }
 
 // record returns the record of a stored state with the changes that led to it.
-func record(version uint64, changes ...disk.Change) disk.Record {
-	return disk.Record{Version: version, Time: time.Now(), Changes: changes}
+func record(version uint64, changes ...storage.Change) storage.Record {
+	return storage.Record{Version: version, Time: time.Now(), Changes: changes}
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/objectlog"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -399,7 +399,7 @@ func TestFeed_wakesReadersOfALabel(t *testing.T) {
 func TestWriter_ofNothing(*testing.T) {
 	none := (*Writer)(nil)
 	none.Close()
-	none.Load(&disk.State{})
+	none.Load(&storage.State{})
 	none.Succeed(nil)
 	none.Apply(watershed.Snapshot[*wire.Object]{}, []store.Change[*wire.Object]{}, true)
 }

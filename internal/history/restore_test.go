@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -22,13 +22,15 @@ func TestFeed_remembersARestoreFromFiles(t *testing.T) {
 	restored, end := replaced(newPod(t, "a", 8, nil)), listed(20)
 	restored.Missed, end.Missed = true, true
 	i.Write(restored, missing(newPod(t, "b", 40, nil), 20), end)
-	stored := &disk.State{
-		Version: 52, After: 20, Restored: &disk.Restored{Version: 50, Time: time.Now(), Former: []uint64{40, 0, 50, 30}},
+	stored := &storage.State{
+		Version: 52, After: 20,
+		Restored: &storage.Restored{Version: 50, Time: time.Now(), Former: []uint64{40, 0, 50, 30}},
 	}
 	for _, o := range []*wire.Object{newPod(t, "c", 22, nil), newPod(t, "d", 30, nil), newPod(t, "e", 52, nil)} {
 		i.Write(updated(o))
-		change := disk.Change{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()}
-		stored.Records = append(stored.Records, disk.Record{Version: o.Version(), Time: time.Now(), Changes: []disk.Change{change}})
+		change := storage.Change{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()}
+		record := storage.Record{Version: o.Version(), Time: time.Now(), Changes: []storage.Change{change}}
+		stored.Records = append(stored.Records, record)
 	}
 	w := NewWriter(f.resource, f.connection, 1<<20)
 	w.Load(stored)

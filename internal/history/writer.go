@@ -8,9 +8,9 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/internal/objectlog"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
@@ -49,7 +49,7 @@ func (w *Writer) IsWanted() bool { return w != nil && w.feed.wanted.Load() }
 
 // SetFiles sets the files from which the past of the feed is read: those of a resource in the
 // files of a cluster with a name.
-func (w *Writer) SetFiles(reader *DiskReader, cluster *disk.Cluster, name string, id disk.Identity) {
+func (w *Writer) SetFiles(reader *DiskReader, cluster *storage.Cluster, name string, id storage.Identity) {
 	if w != nil {
 		w.feed.files.Store(&feedFiles{reader: reader, cluster: cluster, name: name, id: id})
 	}
@@ -66,7 +66,7 @@ func (w *Writer) Succeed(before *Feed) {
 
 // Load publishes the changes that led to a stored state, so that readers which had seen
 // earlier ones can resume. It is called before the feed has a state.
-func (w *Writer) Load(s *disk.State) {
+func (w *Writer) Load(s *storage.State) {
 	if w == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (w *Writer) Load(s *disk.State) {
 }
 
 // changesOf returns the changes of a stored record.
-func changesOf(r *disk.Record) []store.Change[*wire.Object] {
+func changesOf(r *storage.Record) []store.Change[*wire.Object] {
 	all := make([]store.Change[*wire.Object], len(r.Changes))
 	for i, c := range r.Changes {
 		all[i] = store.Change[*wire.Object]{

@@ -105,7 +105,7 @@ var commandRules = map[string]rule{
 		},
 	},
 	"cmd/watershed/internal/command/disk": {
-		own:    []string{"disk", "cmd/watershed/internal/settings"},
+		own:    []string{"internal/storage", "cmd/watershed/internal/settings"},
 		others: []string{"github.com/spf13/cobra", "k8s.io/apimachinery/"},
 	},
 	"cmd/watershed/internal/command/config": {

@@ -57,13 +57,18 @@ var rules = map[string]rule{
 		},
 		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},
 	},
-	"disk/internal/keyindex": {},
-	"disk/internal/format":   {own: []string{"delta", "store", "wire", "internal/pack", "disk/internal/keyindex"}},
-	"disk/internal/reader":   {own: []string{"delta", "wire", "disk/internal/keyindex", "disk/internal/format"}},
-	"disk": {own: []string{
-		"delta", "store", "wire", "internal/pack", "internal/timer",
-		"disk/internal/keyindex", "disk/internal/format", "disk/internal/reader",
+	"internal/storage/keyindex": {},
+	"internal/storage/format": {own: []string{
+		"delta", "store", "wire", "internal/pack", "internal/storage/keyindex",
 	}},
+	"internal/storage/reader": {own: []string{
+		"delta", "wire", "internal/storage/keyindex", "internal/storage/format",
+	}},
+	"internal/storage": {own: []string{
+		"delta", "store", "wire", "internal/pack", "internal/timer",
+		"internal/storage/keyindex", "internal/storage/format", "internal/storage/reader",
+	}},
+	"disk":               {own: []string{"internal/storage", "internal/storage/format"}},
 	"internal/timer":     {},
 	"internal/histogram": {},
 	"internal/expect":    {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},
@@ -75,20 +80,24 @@ var rules = map[string]rule{
 	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},
 	"internal/undecodable": {own: []string{"delta", "wire"}},
 	"internal/engine": {own: []string{
-		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/catchup", "internal/histogram", "internal/timer",
+		"delta", "store", "fanout", "reflector", "wire", "kube",
+		"internal/catchup", "internal/histogram", "internal/storage", "internal/timer",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	".": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/histogram", "internal/timer",
 		"internal/undecodable",
 	}, others: []string{"k8s.io/apimachinery/"}},
-	"compat": {own: []string{"internal/engine", "internal/listwatch", "internal/timer", "delta", "reflector", "wire", "kube", "disk", "."}, others: []string{
+	"compat": {own: []string{
+		"delta", "reflector", "wire", "kube", "disk", "internal/engine", "internal/listwatch", "internal/storage",
+		"internal/timer", ".",
+	}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
 
 	"internal/objectlog": {own: []string{"delta", "store", "fanout", "wire", "internal/timer"}},
 	"internal/admission": {own: []string{"internal/timer"}},
 	"internal/history": {own: []string{
-		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", ".",
+		"delta", "store", "fanout", "reflector", "wire", "kube", "internal/storage", ".",
 		"internal/objectlog", "internal/timer", "internal/admission",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/collection": {own: []string{
@@ -97,7 +106,7 @@ var rules = map[string]rule{
 	"fleet/internal/quota":     {own: []string{"delta", "reflector", "wire", ".", "internal/timer"}},
 	"fleet/internal/selection": {own: []string{"kube"}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/upstream": {own: []string{
-		"delta", "reflector", "wire", "kube", "disk", "internal/engine", ".", "internal/timer",
+		"delta", "reflector", "wire", "kube", "internal/storage", "internal/engine", ".", "internal/timer",
 		"internal/admission", "fleet/internal/quota", "fleet/internal/selection",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/internal/verify": {own: []string{
@@ -110,14 +119,15 @@ var rules = map[string]rule{
 	"fleet/internal/journal": {own: []string{
 		"reflector", "internal/timer", "fleet/internal/health",
 	}, others: []string{"k8s.io/apimachinery/"}},
-	"fleet/internal/laststate": {own: []string{"kube", "disk"}},
+	"fleet/internal/laststate": {own: []string{"kube", "internal/storage"}},
 	"fleet/internal/mirror": {own: []string{
-		"store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", ".", "internal/timer", "internal/history",
+		"store", "fanout", "reflector", "wire", "kube", "internal/storage", "internal/engine", ".",
+		"internal/timer", "internal/history",
 		"internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
 		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet": {own: []string{
-		"delta", "fanout", "reflector", "wire", "kube", "disk", ".",
+		"delta", "fanout", "reflector", "wire", "kube", "disk", "internal/storage", ".",
 		"internal/objectlog", "internal/timer", "internal/undecodable",
 		"internal/history", "internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/journal",
 		"fleet/internal/laststate", "fleet/internal/mirror", "fleet/internal/quota", "fleet/internal/selection",

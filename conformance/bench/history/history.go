@@ -31,6 +31,7 @@ import (
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -150,7 +151,7 @@ func (r reading) most(kind string) (worst objectRead) {
 	return worst
 }
 
-func podsIdentity() (disk.Identity, *wire.Kind) {
+func podsIdentity() (storage.Identity, *wire.Kind) {
 	kind, _ := kube.KindOf(harness.Pods)
 	return engine.Identity(kube.Query{Resource: harness.Pods}, kind), kind
 }
@@ -180,7 +181,7 @@ func readPast(index bool) (r reading, err error) {
 	}
 	defer d.Close()
 	id, _ := podsIdentity()
-	c := d.Cluster("bench")
+	c := d.Storage().Cluster("bench")
 	first, last, err := recordingPeriod(c, id)
 	if err != nil {
 		return r, err
@@ -212,8 +213,8 @@ func readPast(index bool) (r reading, err error) {
 }
 
 // recordingPeriod returns when the recording begins and ends.
-func recordingPeriod(c *disk.Cluster, id disk.Identity) (first, last time.Time, err error) {
-	tooOld := (*disk.TooOldError)(nil)
+func recordingPeriod(c *storage.Cluster, id storage.Identity) (first, last time.Time, err error) {
+	tooOld := (*storage.TooOldError)(nil)
 	if _, err := c.ObjectAt(id, time.Time{}, "x"); !errors.As(err, &tooOld) {
 		return first, last, fmt.Errorf("the first state: %w", err)
 	}
@@ -226,18 +227,18 @@ func recordingPeriod(c *disk.Cluster, id disk.Identity) (first, last time.Time, 
 
 // objectReads reads the past of an object as the replica does.
 type objectReads struct {
-	cluster *disk.Cluster
-	id      disk.Identity
+	cluster *storage.Cluster
+	id      storage.Identity
 	index   bool
 }
 
 func (r *objectReads) at(key string, at time.Time) (int, error) {
-	var s *disk.State
+	var s *storage.State
 	var err error
 	if r.index {
 		s, err = r.cluster.ObjectAt(r.id, at, key)
 	} else {
-		s, err = r.cluster.AtKeys(r.id, disk.Moment{Time: at}, func(k string) bool { return k == key })
+		s, err = r.cluster.AtKeys(r.id, storage.Moment{Time: at}, func(k string) bool { return k == key })
 	}
 	if err != nil {
 		return 0, err
@@ -249,11 +250,11 @@ func (r *objectReads) log(key string, since, until time.Time) (n int, err error)
 	if _, err := r.at(key, since); err != nil {
 		return 0, err
 	}
-	var entries iter.Seq2[disk.Entry, error]
+	var entries iter.Seq2[storage.Entry, error]
 	if r.index {
 		entries = r.cluster.ObjectHistory(r.id, key, since, until)
 	} else {
-		entries = r.cluster.History(since, func(id disk.Identity) bool { return id == r.id })
+		entries = r.cluster.History(since, func(id storage.Identity) bool { return id == r.id })
 	}
 	for entry, err := range entries {
 		if err != nil {
@@ -395,7 +396,7 @@ func writeChanges(ctx context.Context, d *disk.Directory) error {
 	if err != nil {
 		return err
 	}
-	m, err := d.Cluster("bench").Mirror(id, disk.MirrorOptions{Kind: kind, Packer: all.packer})
+	m, err := d.Storage().Cluster("bench").Mirror(id, storage.MirrorOptions{Kind: kind, Packer: all.packer})
 	if err != nil {
 		return err
 	}
@@ -412,7 +413,7 @@ func writeChanges(ctx context.Context, d *disk.Directory) error {
 		}
 		changes := s.Apply(deltas)
 		if t == delta.Updated {
-			m.Append(disk.Batch{Changes: changes, State: s.Snapshot()})
+			m.Append(storage.Batch{Changes: changes, State: s.Snapshot()})
 		}
 		for i := range deltas { // as an informer does later
 			all.packer.Pack(deltas[i].Object, nil)
@@ -424,7 +425,7 @@ func writeChanges(ctx context.Context, d *disk.Directory) error {
 			return err
 		}
 	}
-	m.Append(disk.Batch{State: s.Snapshot()})
+	m.Append(storage.Batch{State: s.Snapshot()})
 	for m.Status().Behind {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -79,7 +79,7 @@ type File struct {
 // stored, and is called while no other note is written or removed. After an error, Write returns no
 // further ones until it has succeeded, because the caller logs them: a note of a newer program is
 // never replaced.
-func (f *File) Write(in *disk.Directory, cluster string, note func() ([]byte, error)) error {
+func (f *File) Write(in *storage.Directory, cluster string, note func() ([]byte, error)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	content, err := note()
@@ -103,7 +103,7 @@ func (f *File) Write(in *disk.Directory, cluster string, note func() ([]byte, er
 }
 
 // Remove removes the note, and reports whether there was one.
-func (f *File) Remove(from *disk.Directory, cluster string) (removed bool, err error) {
+func (f *File) Remove(from *storage.Directory, cluster string) (removed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.known {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/internal/admission"
 	"github.com/watershed-project/watershed/internal/history"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -34,7 +34,7 @@ type Settings struct {
 	Trace Trace
 	// Disk has the files, nil if nothing is stored. DiskReader reads the past of the feeds, and Loads
 	// limits how many resources are loaded at once.
-	Disk       *disk.Directory
+	Disk       *storage.Directory
 	DiskReader *history.DiskReader
 	Loads      *admission.LoadQueue
 	// Window limits the bytes of the states that a feed keeps for slow readers.

@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -26,7 +26,7 @@ func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *en
 	turn := func(ctx context.Context) (func(), error) {
 		return s.Loads.Enter(ctx, func() bool { return x.Feed.IsWanted() })
 	}
-	open := func(_ context.Context, packer *wire.Packer) (*disk.Mirror, error) {
+	open := func(_ context.Context, packer *wire.Packer) (*storage.Mirror, error) {
 		q := x.Source.Query()
 		kind, builtin := kube.KindOf(q.Resource)
 		if !builtin {
@@ -47,14 +47,15 @@ func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *en
 				id = twin
 			}
 		}
-		m, err := files.Mirror(id, disk.MirrorOptions{Kind: kind, Packer: packer})
+		m, err := files.Mirror(id, storage.MirrorOptions{Kind: kind, Packer: packer})
 		if err == nil {
 			x.Feed.SetFiles(s.DiskReader, files, to.Name(), id)
 		}
 		return m, err
 	}
 	return &engine.Stored{
-		Turn: turn, Window: min(s.History(), mostLoaded), Loaded: func(state *disk.State) { x.Feed.Load(state) }, Open: open,
+		Turn: turn, Window: min(s.History(), mostLoaded), Open: open,
+		Loaded: func(state *storage.State) { x.Feed.Load(state) },
 	}
 }
 
@@ -78,9 +79,9 @@ func (s *Settings) Stores() bool {
 //
 // In a program that was built without the list of its modules, the version is unknown. Such
 // programs share their JSON, and continue with it until the files are removed.
-func (s *Settings) storedIdentity(q kube.Query, kind *wire.Kind, cluster, types string) disk.Identity {
+func (s *Settings) storedIdentity(q kube.Query, kind *wire.Kind, cluster, types string) storage.Identity {
 	id := engine.Identity(q, kind)
-	id.Cluster, id.Transform = cluster, disk.TransformIdentity(s.Drop, s.TransformName)
+	id.Cluster, id.Transform = cluster, storage.TransformIdentity(s.Drop, s.TransformName)
 	if q.JSON {
 		id.Transform += " for k8s.io/api " + types
 	}

@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 )
 
 // Identity distinguishes a cluster from others: by the UID of its namespace kube-system
@@ -96,11 +96,11 @@ func (k *Identification) Identity() Identity {
 }
 
 // Stored returns the identity of the cluster for stored objects. The error is
-// [disk.ErrUnidentified] if they are not stored.
+// [storage.ErrUnidentified] if they are not stored.
 func (k *Identification) Stored() (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return disk.ClusterIdentity(cmp.Or(k.identity.UID, k.assumed), k.identity.Endpoint)
+	return storage.ClusterIdentity(cmp.Or(k.identity.UID, k.assumed), k.identity.Endpoint)
 }
 
 // Reach records how the cluster is reached now.
@@ -141,7 +141,7 @@ func (k *Identification) IsAssumed() bool {
 
 // answer compares the UID that the cluster has returned on a connection with the known or assumed
 // UID. "uid" is "" if the credentials may not read it, or there is no namespace kube-system. The
-// error is ErrAnotherCluster if the UIDs differ, and [disk.ErrUnidentified] if a UID is assumed and
+// error is ErrAnotherCluster if the UIDs differ, and [storage.ErrUnidentified] if a UID is assumed and
 // the cluster returned none. It is errReconfigured, and nothing has changed, if "current" returns
 // false: the configuration over which the UID was returned is not in use any more. That is decided
 // under the lock, because Reach is called after a configuration was replaced.
@@ -154,7 +154,7 @@ func (k *Identification) answer(uid string, conn any, current func() bool) (conf
 	case !current():
 		return false, errReconfigured
 	case uid == "" && k.assumed != "":
-		return false, disk.ErrUnidentified
+		return false, storage.ErrUnidentified
 	case uid != "" && was != "" && uid != was:
 		return false, fmt.Errorf("%w: the UID of kube-system is %s, and was %s", ErrAnotherCluster, uid, was)
 	}

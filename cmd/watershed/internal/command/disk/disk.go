@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
-	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/internal/storage"
 )
 
 // long and example are the help text of disk.
@@ -94,7 +94,7 @@ func (o *options) exists() error {
 }
 
 // report reads all files.
-func (o *options) report(ctx context.Context) (*disk.Report, error) {
+func (o *options) report(ctx context.Context) (*storage.Report, error) {
 	if err := o.exists(); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (o *options) report(ctx context.Context) (*disk.Report, error) {
 		return nil, err
 	}
 	defer closeKeys()
-	return disk.Verify(o.Dir, keys)
+	return storage.Verify(o.Dir, keys)
 }
 
 // show prints what the files have.
@@ -162,9 +162,9 @@ func (o *options) remove(out io.Writer, names []string) (err error) {
 	if err := o.exists(); err != nil {
 		return err
 	}
-	d, err := disk.Open(o.Dir, nil)
-	if errors.Is(err, disk.ErrInUse) {
-		return fmt.Errorf("%w %s: stop the server first", disk.ErrInUse, o.Dir)
+	d, err := storage.Open(o.Dir, nil)
+	if errors.Is(err, storage.ErrInUse) {
+		return fmt.Errorf("%w %s: stop the server first", storage.ErrInUse, o.Dir)
 	}
 	if err != nil {
 		return err
