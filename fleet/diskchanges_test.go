@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // past is a fleet of one cluster with files.
@@ -159,7 +159,7 @@ func TestPastChanges_inPartsAreComplete(t *testing.T) {
 	for c, err := range changes.All(t.Context()) {
 		expect.NoError(t, err)
 		switch before, again := last[c.Key]; {
-		case c.Type != wire.Modified || c.Old == nil:
+		case c.Type != watch.Modified || c.Old == nil:
 			t.Fatalf("change %d of %s: %v without the state before it", c.Version, c.Key, c.Type)
 		case again && c.Old.Version() != before:
 			t.Fatalf("change %d of %s: the state before it is %d, and was %d", c.Version, c.Key, c.Old.Version(), before)

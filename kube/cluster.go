@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/internal/listwatch"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -302,7 +303,7 @@ func (c *Cluster) object(ctx context.Context, r *request, kind *wire.Kind) (*wir
 	if err != nil {
 		return nil, err
 	}
-	obj, err := wire.ReadObject(resp.Body, encoding, kind)
+	obj, err := stream.ReadObject(resp.Body, encoding, kind)
 	if err != nil {
 		return nil, resp.unreadable(err)
 	}

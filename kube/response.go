@@ -17,6 +17,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/watershed-project/watershed/internal/listwatch"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -113,7 +114,7 @@ func (r *response) encoding() (wire.Encoding, error) {
 func (r *response) unreadable(err error) error {
 	var o *wire.ObjectError
 	if errors.As(err, &o) {
-		return r.request.Undecodable(o.Key, o.Nameless(), err)
+		return r.request.Undecodable(o.Key, stream.Nameless(o), err)
 	}
 	return r.failed(err)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/listwatch"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -93,7 +94,7 @@ func (s *Source) Count(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	reader := wire.NewListReader(resp.Body, encoding, kind)
+	reader := stream.NewListReader(resp.Body, encoding, kind)
 	for n := 0; ; n++ {
 		_, err := reader.Next()
 		var unfiled *wire.ObjectError

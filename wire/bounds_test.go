@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -34,7 +35,7 @@ func TestNewObject_bounds(t *testing.T) {
 	} {
 		_, err := wire.NewObject([]byte(c.object), wire.JSON, nil)
 		var failed *wire.ObjectError
-		if !errors.As(err, &failed) || failed.Nameless() != c.nameless || len(err.Error()) > 4<<10 || len(failed.Key) > 1<<10 {
+		if !errors.As(err, &failed) || stream.Nameless(failed) != c.nameless || len(err.Error()) > 4<<10 || len(failed.Key) > 1<<10 {
 			t.Errorf("%s: %T of %d bytes", name, err, len(fmt.Sprint(err)))
 		}
 	}

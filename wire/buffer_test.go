@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/watershed-project/watershed/internal/stream"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -19,20 +21,20 @@ func watchPods(tb testing.TB, e wire.Encoding, n int) []*wire.Object {
 	tb.Helper()
 	var events []watch.Event
 	for i := range n {
-		events = append(events, watch.Event{Type: watch.Modified, Object: newPod(i)})
+		events = append(events, watch.Event{Type: watch.Modified, Object: wiretest.NewPod(i)})
 	}
-	w := wire.NewWatchReader(bytes.NewReader(encodeWatch(tb, e, corev1.SchemeGroupVersion, events)), e, podKind)
+	w := stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(tb, e, corev1.SchemeGroupVersion, events)), e, wiretest.PodKind)
 	objects := make([]*wire.Object, n)
 	for i := range objects {
 		ev, err := w.Next()
-		must(tb, err)
+		wiretest.Must(tb, err)
 		objects[i] = ev.Object
 	}
 	return objects
 }
 
 func TestObject_recyclesItsBuffer(t *testing.T) {
-	if raceEnabled {
+	if wiretest.Race {
 		t.Skip("a sync.Pool drops values at random")
 	}
 	p := wire.NewPacker(0)
@@ -52,30 +54,30 @@ func TestObject_recyclesItsBuffer(t *testing.T) {
 }
 
 func TestUnify_sharesPackedBytes(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		p := wire.NewPacker(0)
 		packedPods(t, p, e, 100)
-		stored, arrived := podObject(t, e, 0), watchPods(t, e, 1)[0]
-		wantEqual(t, "the same, not packed", wire.Unify(stored, arrived) && !arrived.Packed(), true)
+		stored, arrived := wiretest.PodObject(t, e, 0), watchPods(t, e, 1)[0]
+		wiretest.WantEqual(t, "the same, not packed", wire.Unify(stored, arrived) && !arrived.Packed(), true)
 		p.Pack(stored, nil)
-		other := podObject(t, e, 1)
+		other := wiretest.PodObject(t, e, 1)
 		if wire.Unify(stored, other) || other.Packed() {
 			t.Errorf("%v: another object shares the bytes", e)
 		}
-		wantEqual(t, "the same", wire.Unify(stored, arrived), true)
-		wantEqual(t, "buffer", wire.BufferOf(arrived), wire.BufferOf(stored))
+		wiretest.WantEqual(t, "the same", wire.Unify(stored, arrived), true)
+		wiretest.WantEqual(t, "buffer", wire.BufferOf(arrived), wire.BufferOf(stored))
 		watchPods(t, e, 2)
-		want := podObject(t, e, 0)
+		want := wiretest.PodObject(t, e, 0)
 		tier, _ := want.Label("tier")
 		got, ok := arrived.Label("tier")
-		wantEqual(t, "label", got, tier)
-		wantEqual(t, "has the label", ok, true)
-		wantEqual(t, "still the same", wire.Same(arrived, want), true)
+		wiretest.WantEqual(t, "label", got, tier)
+		wiretest.WantEqual(t, "has the label", ok, true)
+		wiretest.WantEqual(t, "still the same", wire.Same(arrived, want), true)
 	}
 }
 
 func TestObject_keepsSharedBytes(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		p := wire.NewPacker(0)
 		packedPods(t, p, e, 100)
 		for i, o := range watchPods(t, e, 50) {
@@ -94,29 +96,29 @@ func TestObject_keepsSharedBytes(t *testing.T) {
 func TestObject_keepsBytesOfItsCaller(t *testing.T) {
 	p := wire.NewPacker(0)
 	packedPods(t, p, wire.Protobuf, 100)
-	raw := podBytes(t, wire.Protobuf, 7)
+	raw := wiretest.PodBytes(t, wire.Protobuf, 7)
 	want := bytes.Clone(raw)
-	o, err := wire.NewObject(raw, wire.Protobuf, podKind)
-	must(t, err)
+	o, err := wire.NewObject(raw, wire.Protobuf, wiretest.PodKind)
+	wiretest.Must(t, err)
 	p.Pack(o, nil)
 	watchPods(t, wire.Protobuf, 3)
-	wantEqual(t, "packed", o.Packed(), true)
-	wantEqual(t, "the same bytes", bytes.Equal(raw, want), true)
+	wiretest.WantEqual(t, "packed", o.Packed(), true)
+	wiretest.WantEqual(t, "the same bytes", bytes.Equal(raw, want), true)
 }
 
 // TestObject_readersOfARecycledBuffer reads objects while they are packed and their
 // buffers are used for others.
 func TestObject_readersOfARecycledBuffer(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		p := wire.NewPacker(0)
 		packedPods(t, p, e, 100)
 		n := 400
-		if raceEnabled {
+		if wiretest.Race {
 			n = 100
 		}
 		want := make([]*wire.Object, n)
 		for i := range want {
-			want[i] = podObject(t, e, i)
+			want[i] = wiretest.PodObject(t, e, i)
 		}
 		objects := watchPods(t, e, n)
 		var wg sync.WaitGroup

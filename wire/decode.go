@@ -14,8 +14,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/watershed-project/watershed/internal/protobuf"
+	"github.com/watershed-project/watershed/internal/scan"
 	"github.com/watershed-project/watershed/wire/internal/protodecode"
-	"github.com/watershed-project/watershed/wire/internal/scan"
 )
 
 // Pointer is satisfied by *P.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/kubetest/specimen"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -35,21 +36,21 @@ type slim struct {
 }
 
 func TestDecode_anyType(t *testing.T) {
-	for _, e := range encodings {
-		o := podObject(t, e, 1)
+	for _, e := range wiretest.Encodings {
+		o := wiretest.PodObject(t, e, 1)
 		self, err := wire.Decode[*wire.Object](o)
-		must(t, err)
-		wantEqual(t, "itself", self, o)
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "itself", self, o)
 
 		s, err := wire.Decode[*slim](o)
-		must(t, err)
-		wantEqual(t, "name", s.Metadata.Name, newPod(1).Name)
-		wantEqual(t, "node", s.Spec.NodeName, "node-7")
-		wantEqual(t, "kind", s.Kind, "Pod")
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "name", s.Metadata.Name, wiretest.NewPod(1).Name)
+		wiretest.WantEqual(t, "node", s.Spec.NodeName, "node-7")
+		wiretest.WantEqual(t, "kind", s.Kind, "Pod")
 
 		m, err := wire.Decode[*map[string]any](o)
-		must(t, err)
-		wantEqual(t, "kind", (*m)["kind"], any("Pod"))
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "kind", (*m)["kind"], any("Pod"))
 
 		if _, err := wire.Decode[*struct{}](o); err != nil {
 			t.Error(err)
@@ -58,20 +59,20 @@ func TestDecode_anyType(t *testing.T) {
 }
 
 func TestDecode_wrongTypeIsAnError(t *testing.T) {
-	o := podObject(t, wire.Protobuf, 1)
+	o := wiretest.PodObject(t, wire.Protobuf, 1)
 	_, err := wire.Decode[*corev1.Service](o)
 	if err == nil || !strings.Contains(err.Error(), "it is a *v1.Pod") {
 		t.Error(err)
 	}
-	if _, err := wire.Decode[*int](podObject(t, wire.JSON, 1)); err == nil {
+	if _, err := wire.Decode[*int](wiretest.PodObject(t, wire.JSON, 1)); err == nil {
 		t.Error("a pod is no int")
 	}
 	if _, err := wire.Decode[*int](o); err == nil {
 		t.Error("a pod is no int")
 	}
 
-	untyped, err := wire.NewObject(o.Bytes(), wire.Protobuf, &wire.Kind{GroupVersionKind: podKind.GroupVersionKind})
-	must(t, err)
+	untyped, err := wire.NewObject(o.Bytes(), wire.Protobuf, &wire.Kind{GroupVersionKind: wiretest.PodKind.GroupVersionKind})
+	wiretest.Must(t, err)
 	if _, err := wire.Decode[*unstructured.Unstructured](untyped); err == nil || !strings.Contains(err.Error(), "no Go type") {
 		t.Error(err)
 	}
@@ -79,8 +80,8 @@ func TestDecode_wrongTypeIsAnError(t *testing.T) {
 		t.Error("decoded without a type")
 	}
 	pod, err := wire.Decode[*corev1.Pod](untyped)
-	must(t, err)
-	wantEqual(t, "name", pod.Name, newPod(1).Name)
+	wiretest.Must(t, err)
+	wiretest.WantEqual(t, "name", pod.Name, wiretest.NewPod(1).Name)
 	if failed := (*wire.ObjectError)(nil); !errors.As(func() error { _, err := wire.Decode[*slim](untyped); return err }(), &failed) || failed.Key != o.Key() {
 		t.Errorf("the error does not say of what: %v", failed)
 	}
@@ -92,10 +93,10 @@ func (*panicking) Unmarshal([]byte) error     { panic("protobuf") }
 func (*panicking) UnmarshalJSON([]byte) error { panic("JSON") }
 
 func TestDecode_panicIsAnError(t *testing.T) {
-	gvk := podKind.GroupVersionKind
-	for _, e := range encodings {
-		o, err := wire.NewObject(podBytes(t, e, 1), e, &wire.Kind{GroupVersionKind: gvk, New: func() apiruntime.Object { return &panicking{} }})
-		must(t, err)
+	gvk := wiretest.PodKind.GroupVersionKind
+	for _, e := range wiretest.Encodings {
+		o, err := wire.NewObject(wiretest.PodBytes(t, e, 1), e, &wire.Kind{GroupVersionKind: gvk, New: func() apiruntime.Object { return &panicking{} }})
+		wiretest.Must(t, err)
 		if _, err := wire.Decode[*panicking](o); err == nil || !strings.Contains(err.Error(), "panic: "+e.String()) && !strings.Contains(err.Error(), "panic: protobuf") {
 			t.Errorf("%v: %v", e, err)
 		}
@@ -103,42 +104,42 @@ func TestDecode_panicIsAnError(t *testing.T) {
 }
 
 func TestDecode_sharesWhatIsHeld(t *testing.T) {
-	for _, e := range encodings {
-		o := podObject(t, e, 1)
+	for _, e := range wiretest.Encodings {
+		o := wiretest.PodObject(t, e, 1)
 		first, err := wire.Decode[*corev1.Pod](o)
-		must(t, err)
+		wiretest.Must(t, err)
 		meta, err := wire.Decode[*metav1.PartialObjectMetadata](o)
-		must(t, err)
+		wiretest.Must(t, err)
 		for range 3 {
 			runtime.GC()
 			again, err := wire.Decode[*corev1.Pod](o)
-			must(t, err)
-			wantEqual(t, "pod", again, first)
+			wiretest.Must(t, err)
+			wiretest.WantEqual(t, "pod", again, first)
 			metaAgain, err := wire.Decode[*metav1.PartialObjectMetadata](o)
-			must(t, err)
-			wantEqual(t, "metadata", metaAgain, meta)
+			wiretest.Must(t, err)
+			wiretest.WantEqual(t, "metadata", metaAgain, meta)
 		}
 		fresh, err := wire.DecodeFresh[*corev1.Pod](o)
-		must(t, err)
+		wiretest.Must(t, err)
 		if fresh == first {
 			t.Error("DecodeFresh gave the shared value")
 		}
-		wantEqual(t, "views", wire.Views(o), 2)
+		wiretest.WantEqual(t, "views", wire.Views(o), 2)
 		runtime.KeepAlive(first)
 		runtime.KeepAlive(meta)
 	}
 }
 
 func TestDecode_keepsNothingThatNobodyHolds(t *testing.T) {
-	o := podObject(t, wire.Protobuf, 1)
+	o := wiretest.PodObject(t, wire.Protobuf, 1)
 	for range 5 {
 		gone := make(chan struct{})
 		func() {
 			p, err := wire.Decode[*corev1.Pod](o)
-			must(t, err)
+			wiretest.Must(t, err)
 			runtime.AddCleanup(p, func(ch chan struct{}) { close(ch) }, gone)
 		}()
-		until(t, func() bool {
+		wiretest.Until(t, func() bool {
 			runtime.GC()
 			select {
 			case <-gone:
@@ -147,20 +148,20 @@ func TestDecode_keepsNothingThatNobodyHolds(t *testing.T) {
 				return false
 			}
 		})
-		wantEqual(t, "views", wire.Views(o), 1)
+		wiretest.WantEqual(t, "views", wire.Views(o), 1)
 	}
 
 	const n = 2000
 	objects := make([]*wire.Object, n)
 	for i := range objects {
-		objects[i] = podObject(t, wire.Protobuf, i)
+		objects[i] = wiretest.PodObject(t, wire.Protobuf, i)
 	}
-	before := heap()
+	before := wiretest.Heap()
 	for _, o := range objects {
 		_, err := wire.Decode[*corev1.Pod](o)
-		must(t, err)
+		wiretest.Must(t, err)
 	}
-	if left := int64(heap()-before) / n; left > 150 {
+	if left := int64(wiretest.Heap()-before) / n; left > 150 {
 		t.Errorf("decoding left %d bytes behind for each object", left)
 	}
 	runtime.KeepAlive(objects)
@@ -168,7 +169,7 @@ func TestDecode_keepsNothingThatNobodyHolds(t *testing.T) {
 
 func TestDecode_concurrentDecodersAgree(t *testing.T) {
 	for range 50 {
-		o := podObject(t, wire.Protobuf, 1)
+		o := wiretest.PodObject(t, wire.Protobuf, 1)
 		pods := make([]*corev1.Pod, 8)
 		metas := make([]*metav1.PartialObjectMetadata, len(pods))
 		var ready, done sync.WaitGroup
@@ -198,50 +199,50 @@ func TestDecode_concurrentDecodersAgree(t *testing.T) {
 func TestEncode_roundTrip(t *testing.T) {
 	r := specimen.Rand(t)
 	filler := specimen.New(r)
-	for _, gvk := range objectKinds(t) {
+	for _, gvk := range wiretest.ObjectKinds(t) {
 		value := filler.Object(gvk)
-		for _, e := range encodings {
-			o, err := wire.Encode(value, e, kindOf(gvk))
-			must(t, err)
-			body := encode(t, e, gvk.GroupVersion(), value)
-			checkObject(t, o, gvk, e, body)
+		for _, e := range wiretest.Encodings {
+			o, err := wire.Encode(value, e, wiretest.KindOf(gvk))
+			wiretest.Must(t, err)
+			body := wiretest.Encode(t, e, gvk.GroupVersion(), value)
+			wiretest.CheckObject(t, o, gvk, e, body)
 		}
 	}
 }
 
 func TestEncode_takesTheKindFromTheValue(t *testing.T) {
-	pod := newPod(1)
+	pod := wiretest.NewPod(1)
 	if _, err := wire.Encode(pod, wire.Protobuf, nil); err == nil {
 		t.Error("a pod that does not say what it is was encoded")
 	}
-	pod.SetGroupVersionKind(podKind.GroupVersionKind)
-	for _, e := range encodings {
+	pod.SetGroupVersionKind(wiretest.PodKind.GroupVersionKind)
+	for _, e := range wiretest.Encodings {
 		o, err := wire.Encode(pod, e, nil)
-		must(t, err)
-		wantEqual(t, "kind", o.GroupVersionKind(), podKind.GroupVersionKind)
-		wantEqual(t, "encoding", o.Encoding(), e)
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "kind", o.GroupVersionKind(), wiretest.PodKind.GroupVersionKind)
+		wiretest.WantEqual(t, "encoding", o.Encoding(), e)
 		back, err := wire.Decode[*corev1.Pod](o)
-		must(t, err)
+		wiretest.Must(t, err)
 		if !apiequality.Semantic.DeepEqual(back, pod) {
 			t.Error(cmp.Diff(pod, back))
 		}
 		u, err := wire.Decode[*unstructured.Unstructured](o)
-		must(t, err)
+		wiretest.Must(t, err)
 		again, err := wire.Encode(u, e, nil)
-		must(t, err)
-		wantEqual(t, "encoding", again.Encoding(), wire.JSON)
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "encoding", again.Encoding(), wire.JSON)
 		uAgain, err := wire.Decode[*unstructured.Unstructured](again)
-		must(t, err)
+		wiretest.Must(t, err)
 		if !reflect.DeepEqual(u, uAgain) {
 			t.Error(cmp.Diff(u, uAgain))
 		}
 		m, err := wire.Decode[*metav1.PartialObjectMetadata](o)
-		must(t, err)
+		wiretest.Must(t, err)
 		metaOnly, err := wire.Encode(m, e, nil)
-		must(t, err)
-		wantEqual(t, "encoding", metaOnly.Encoding(), e)
-		wantEqual(t, "key", metaOnly.Key(), o.Key())
-		wantEqual(t, "kind", metaOnly.GroupVersionKind(), o.GroupVersionKind())
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "encoding", metaOnly.Encoding(), e)
+		wiretest.WantEqual(t, "key", metaOnly.Key(), o.Key())
+		wiretest.WantEqual(t, "kind", metaOnly.GroupVersionKind(), o.GroupVersionKind())
 	}
 	for _, bad := range []any{nil, 5, &corev1.Pod{}, map[string]any{"metadata": 1}, func() {}} {
 		if o, err := wire.Encode(bad, wire.JSON, &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "X"}}); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -26,7 +27,7 @@ func objectsOfKind(tb testing.TB, kind, n int) []*wire.Object {
 	for i := range objects {
 		var err error
 		objects[i], err = wire.NewObject(fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":%q,"metadata":{"name":"o-%d"},"spec":{"n":%d,"text":%q}}`, k.Kind, i, i*104729, text.String()), wire.JSON, k)
-		must(tb, err)
+		wiretest.Must(tb, err)
 	}
 	return objects
 }
@@ -81,7 +82,7 @@ func TestPacker_limit(t *testing.T) {
 func TestPacker_forgetsKinds(t *testing.T) {
 	kinds := 1000
 	switch {
-	case raceEnabled:
+	case wiretest.Race:
 		kinds = 20
 	case testing.Short():
 		kinds = 100
@@ -95,14 +96,14 @@ func TestPacker_forgetsKinds(t *testing.T) {
 		fork := p.Fork()
 		_, packed := packedIn(t, fork, kind)
 		if packed == 0 { // the garbage collector has not run for a while
-			until(t, func() bool {
+			wiretest.Until(t, func() bool {
 				runtime.GC()
 				_, packed := packedIn(t, fork, kind)
 				return packed > 0
 			})
 		}
 	}
-	until(t, func() bool {
+	wiretest.Until(t, func() bool {
 		runtime.GC()
 		n, bytes := p.Dictionaries()
 		return n == 1 && bytes == one

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package wire splits the responses of an API server into objects: lists, watches and
-// single objects, in JSON and in protobuf. An [Object] stays encoded until it is read.
+// Package wire has the objects of Kubernetes as the API server sends them, in JSON and in
+// protobuf. An [Object] stays encoded until it is read.
 //
 // # Guarantees
 //
-// The bytes of an object are those that the server sent. They are the same whether it
-// arrived in a list, in a watch or alone: the items of a JSON list lack apiVersion and
-// kind, so these are added in the form that watch events have.
+// The bytes of an object are those that the server sent, with apiVersion and kind where a
+// JSON list lacks them.
 //
 // The key, the version, the labels and the other metadata scanned from the bytes are those of the value
 // that apimachinery decodes from them. JSON that repeats a member which identifies the
 // object is rejected, because JSON decoders disagree on which one counts.
 //
-// An object that cannot be filed or decoded is reported as an [*ObjectError] and does not
-// affect the other objects. Any other fault ends the list or the watch with an error. A
-// truncated list, or a response that is not a list, never looks like a complete list:
-// [io.EOF] means that nothing is missing. Malformed bytes cause an error, never a panic.
+// An object that cannot be filed or decoded is reported as an [*ObjectError]. Malformed bytes
+// cause an error, never a panic.
 //
 // [Decode] returns the same value of a type to all callers while one of them holds it,
 // also when they call at the same time. [Object.DecodeIntoLike] lets two states of an
@@ -28,17 +25,12 @@
 //
 // # What blocks
 //
-// [ListReader] and [WatchReader] block only on the io.Reader that they read from. An
-// event is returned when its last byte has arrived. To stop them, close the source of
-// that io.Reader. They do not start goroutines.
+// Nothing blocks, and no goroutines are started.
 //
 // # Bounds and ownership
 //
-// A list is read with one object in memory, whatever its length. An object and an event
-// are at most 32 MiB, and memory for an announced length is allocated only as the bytes
-// arrive. A key has at most 1 KiB, an apiVersion and a kind 512 bytes each, and errors
-// quote only the beginning of what was read. A watch keeps a buffer of at most about 64 KiB between
-// events, also after a large one, and none while [WatchReader.Wait] waits.
+// An object is at most 32 MiB. A key has at most 1 KiB, an apiVersion and a kind 512 bytes
+// each, and errors quote only the beginning of what was read.
 //
 // An object owns its bytes, in one allocation of exactly that size. The bytes, and values
 // from [Decode], are shared and must not be modified. The caller owns values from

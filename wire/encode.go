@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/watershed-project/watershed/internal/scan"
 	"github.com/watershed-project/watershed/internal/transcode"
 )
 
@@ -25,7 +26,7 @@ import (
 func Encode(value any, e Encoding, kind *Kind) (*Object, error) {
 	if kind == nil {
 		if kind = kindOfValue(value); kind == nil {
-			return nil, &ObjectError{Err: fmt.Errorf("encode %T: %w", value, errUntyped)}
+			return nil, &ObjectError{Err: fmt.Errorf("encode %T: %w", value, scan.ErrUntyped)}
 		}
 	}
 	if u, ok := value.(*unstructured.Unstructured); ok {

@@ -7,11 +7,8 @@ import (
 	"runtime"
 	"unsafe"
 
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
-
-// KindOf returns the Kind of an object, as a pointer to compare.
-func KindOf(o *Object) *Kind { return o.kind }
 
 // WellFormedLabels reports whether the labels of an object can be read to their end.
 func WellFormedLabels(o *Object) bool {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/protobuf"
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
 // Fields are parts of an object's metadata that few programs read.

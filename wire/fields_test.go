@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/watershed-project/watershed/internal/kubetest/specimen"
+	"github.com/watershed-project/watershed/internal/stream"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -23,8 +25,8 @@ func TestObject_Without(t *testing.T) {
 	r := specimen.Rand(t)
 	f := specimen.New(r)
 	dropped := 0
-	for _, gvk := range objectKinds(t) {
-		for _, e := range encodings {
+	for _, gvk := range wiretest.ObjectKinds(t) {
+		for _, e := range wiretest.Encodings {
 			filled := f.Object(gvk)
 			m := filled.(metav1.Object)
 			switch r.Intn(3) {
@@ -33,8 +35,8 @@ func TestObject_Without(t *testing.T) {
 			case 1:
 				m.SetAnnotations(map[string]string{lastApplied: "x", "a": "b", "z": "{}"})
 			}
-			o, err := wire.ReadObject(strings.NewReader(string(encode(t, e, gvk.GroupVersion(), filled))), e, kindOf(gvk))
-			must(t, err)
+			o, err := stream.ReadObject(strings.NewReader(string(wiretest.Encode(t, e, gvk.GroupVersion(), filled))), e, wiretest.KindOf(gvk))
+			wiretest.Must(t, err)
 			fields := wire.Fields(r.Intn(4))
 			got := o.Without(fields)
 
@@ -50,12 +52,12 @@ func TestObject_Without(t *testing.T) {
 					w.SetAnnotations(nil)
 				}
 			}
-			wanted, err := wire.ReadObject(strings.NewReader(string(encode(t, e, gvk.GroupVersion(), want))), e, kindOf(gvk))
-			must(t, err)
+			wanted, err := stream.ReadObject(strings.NewReader(string(wiretest.Encode(t, e, gvk.GroupVersion(), want))), e, wiretest.KindOf(gvk))
+			wiretest.Must(t, err)
 			a, err := wire.DecodeFresh[*unstructured.Unstructured](got)
-			must(t, err)
+			wiretest.Must(t, err)
 			b, err := wire.DecodeFresh[*unstructured.Unstructured](wanted)
-			must(t, err)
+			wiretest.Must(t, err)
 			if !apiequality.Semantic.DeepEqual(a, b) {
 				t.Fatalf("%v %v without %d: %s", gvk, e, fields, cmp.Diff(b, a))
 			}
@@ -64,11 +66,11 @@ func TestObject_Without(t *testing.T) {
 			} else if string(o.Bytes()) != string(wanted.Bytes()) && e == wire.JSON {
 				t.Errorf("%v: nothing was dropped", gvk)
 			}
-			wantEqual(t, "key", got.Key(), o.Key())
-			wantEqual(t, "version", got.ResourceVersion(), o.ResourceVersion())
+			wiretest.WantEqual(t, "key", got.Key(), o.Key())
+			wiretest.WantEqual(t, "version", got.ResourceVersion(), o.ResourceVersion())
 		}
 	}
-	if dropped < len(objectKinds(t))/4 {
+	if dropped < len(wiretest.ObjectKinds(t))/4 {
 		t.Errorf("%d objects had something to drop: hardly a test", dropped)
 	}
 }

@@ -4,9 +4,7 @@
 package wire
 
 import (
-	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,50 +53,4 @@ func (e Encoding) String() string {
 	default:
 		return "unknown encoding"
 	}
-}
-
-// kinds returns the Kind of objects: the caller's, or else one made from the type in the
-// bytes. Consecutive objects of the same type share it.
-type kinds struct {
-	fixed *Kind
-
-	last             *Kind
-	apiVersion, kind string
-}
-
-func (k *kinds) of(apiVersion, kind []byte) (*Kind, error) {
-	if k.fixed != nil {
-		return k.fixed, nil
-	}
-	if k.last != nil && string(apiVersion) == k.apiVersion && string(kind) == k.kind {
-		return k.last, nil
-	}
-	if len(apiVersion) == 0 || len(kind) == 0 {
-		return nil, errUntyped
-	}
-	if len(apiVersion) > maxKind || len(kind) > maxKind {
-		return nil, errLongKind
-	}
-	gv, err := schema.ParseGroupVersion(string(apiVersion))
-	if err != nil {
-		return nil, err
-	}
-	if gv.Version == "" {
-		return nil, fmt.Errorf("apiVersion %q has no version", apiVersion)
-	}
-	k.apiVersion, k.kind = string(apiVersion), string(kind)
-	k.last = &Kind{GroupVersionKind: gv.WithKind(k.kind)}
-	return k.last, nil
-}
-
-// ofList returns the kind of a list's items, derived from the kind of the list.
-func (k *kinds) ofList(apiVersion, kind string) (*Kind, error) {
-	if k.fixed != nil {
-		return k.fixed, nil
-	}
-	item, ok := strings.CutSuffix(kind, "List")
-	if !ok || item == "" {
-		return nil, fmt.Errorf("the kind of the items cannot be derived from a list of kind %.100q", kind)
-	}
-	return k.of([]byte(apiVersion), []byte(item))
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/internal/buffer"
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
 // Label returns the value of one label. It allocates only the value. It does not unpack

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -19,12 +20,12 @@ import (
 // in a decoded object, whether the object is packed or not.
 func TestLabel_thatComesTwice(t *testing.T) {
 	meta := &metav1.ObjectMeta{Name: "w", Namespace: "a", ResourceVersion: "7", Labels: map[string]string{"a": "1"}}
-	message, err := (&corev1.Pod{ObjectMeta: *meta, Spec: newPod(1).Spec}).Marshal()
-	must(t, err)
+	message, err := (&corev1.Pod{ObjectMeta: *meta, Spec: wiretest.NewPod(1).Spec}).Marshal()
+	wiretest.Must(t, err)
 	entry := "\n\x01a\x12\x012" // a: "2"
 	text := strings.Repeat("some text ", 40)
 	packers := map[wire.Encoding]*wire.Packer{}
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		packers[e] = wire.NewPacker(0)
 		packedPods(t, packers[e], e, 50) // samples for a dictionary
 	}
@@ -45,10 +46,10 @@ func TestLabel_thatComesTwice(t *testing.T) {
 			raw = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"w","namespace":"a","resourceVersion":"7","labels":` + raw + `},"spec":{"nodeName":"` + text + `"}}`
 		}
 		p := packers[object.e]
-		o, err := wire.NewObject([]byte(raw), object.e, podKind)
-		must(t, err)
+		o, err := wire.NewObject([]byte(raw), object.e, wiretest.PodKind)
+		wiretest.Must(t, err)
 		decoded, err := wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
-		must(t, err)
+		wiretest.Must(t, err)
 		if !maps.Equal(decoded.Labels, object.want) {
 			t.Fatalf("%s: decoded labels are %v", name, decoded.Labels)
 		}
@@ -83,15 +84,15 @@ func TestEachLabel_isEveryLabel(t *testing.T) {
 		{"app": "", "example.org/tier": "front", "long": strings.Repeat("x", 200)},
 		{"quoted": `"\` + "\n\té", "e": "é"},
 	}
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		p := wire.NewPacker(0)
 		packedPods(t, p, e, 500) // samples for a dictionary
 		packed := 0
 		for n, set := range sets {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(n), ResourceVersion: "7", Labels: set}}
 			pod.Spec.Containers = []corev1.Container{{Name: "main", Image: strings.Repeat("registry.example.org/", 20)}}
-			o, err := wire.Encode(pod, e, podKind)
-			must(t, err)
+			o, err := wire.Encode(pod, e, wiretest.PodKind)
+			wiretest.Must(t, err)
 			length := len(o.Bytes())
 			for _, change := range []func(){func() {}, func() { p.Pack(o, nil) }, func() { p.Settle(o, nil) }} {
 				change()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
 // ResourceVersion returns the object's version as the API server wrote it.

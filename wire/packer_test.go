@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/kubetest/specimen"
+	"github.com/watershed-project/watershed/internal/stream"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -30,20 +32,20 @@ func TestPacker_changesNothing(t *testing.T) {
 	r := specimen.Rand(t)
 	f := specimen.New(r)
 	packed, dense := 0, 0
-	kinds, wantPacked, wantDense := objectKinds(t), 200, 20
-	if raceEnabled {
+	kinds, wantPacked, wantDense := wiretest.ObjectKinds(t), 200, 20
+	if wiretest.Race {
 		// How many objects are dense depends on the random kinds' contents: here 6 on average.
 		kinds, wantPacked, wantDense = kinds[:8], 20, 1
 	}
 	for _, gvk := range kinds {
-		for _, e := range encodings {
+		for _, e := range wiretest.Encodings {
 			p := wire.NewPacker(0)
 			var objects []*wire.Object
 			var bodies [][]byte
 			for range 12 {
-				body := encode(t, e, gvk.GroupVersion(), f.Object(gvk))
-				o, err := wire.ReadObject(strings.NewReader(string(body)), e, kindOf(gvk))
-				must(t, err)
+				body := wiretest.Encode(t, e, gvk.GroupVersion(), f.Object(gvk))
+				o, err := stream.ReadObject(strings.NewReader(string(body)), e, wiretest.KindOf(gvk))
+				wiretest.Must(t, err)
 				objects, bodies = append(objects, o), append(bodies, body)
 				p.Pack(o, nil)
 			}
@@ -61,9 +63,9 @@ func TestPacker_changesNothing(t *testing.T) {
 				if wire.Dense(o) {
 					dense++
 				}
-				checkObject(t, o, gvk, e, bodies[i])
-				fresh, err := wire.ReadObject(strings.NewReader(string(bodies[i])), e, kindOf(gvk))
-				must(t, err)
+				wiretest.CheckObject(t, o, gvk, e, bodies[i])
+				fresh, err := stream.ReadObject(strings.NewReader(string(bodies[i])), e, wiretest.KindOf(gvk))
+				wiretest.Must(t, err)
 				if !wire.Same(o, fresh) || !wire.Same(fresh, o) {
 					t.Errorf("%v %v: a packed object is not the same as it was", gvk, e)
 				}
@@ -84,7 +86,7 @@ func packedPods(tb testing.TB, p *wire.Packer, e wire.Encoding, n int) []*wire.O
 	tb.Helper()
 	objects := make([]*wire.Object, n)
 	for i := range objects {
-		objects[i] = podObject(tb, e, i)
+		objects[i] = wiretest.PodObject(tb, e, i)
 		p.Pack(objects[i], nil)
 	}
 	return objects
@@ -98,10 +100,10 @@ func size(objects []*wire.Object) (n int) {
 }
 
 func TestPacker_sizes(t *testing.T) {
-	if raceEnabled {
+	if wiretest.Race {
 		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
 	}
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		plain := size(packedPods(t, wire.NewPacker(0), e, 4)) / 4 // too few for a dictionary
 		p := wire.NewPacker(0)
 		objects := packedPods(t, p, e, 1000)
@@ -124,8 +126,8 @@ func TestPacker_sizes(t *testing.T) {
 
 func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
 	p := wire.NewPacker(0)
-	small, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, wire.Protobuf, podKind)
-	must(t, err)
+	small, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, wire.Protobuf, wiretest.PodKind)
+	wiretest.Must(t, err)
 	packedPods(t, p, wire.Protobuf, 100)
 	p.Pack(small, nil)
 	p.Settle(small, nil)
@@ -142,7 +144,7 @@ func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
 		noise = append(noise[1:], byte(rand.Uint32()))
 		o, err := wire.Encode(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)},
 			Data: map[string][]byte{"x": rotated(noise, i*61)}}, wire.Protobuf, kind)
-		must(t, err)
+		wiretest.Must(t, err)
 		before := string(o.Bytes())
 		p.Pack(o, nil)
 		p.Settle(o, nil)
@@ -176,14 +178,14 @@ func customObject(tb testing.TB, generation, n int) *wire.Object {
 		fmt.Fprintf(&spec, ",\"field%d%x\":\"value-%x-%d\"", field, r.Uint64(), r.Uint64(), n%(field+1))
 	}
 	o, err := wire.NewObject(fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w-%d"}%s}`, n, spec.String()), wire.JSON, kind)
-	must(tb, err)
+	wiretest.Must(tb, err)
 	return o
 }
 
 // TestPacker_learnsAgain changes the shape of all objects: the dictionary must be
 // replaced, and the old one freed when no object needs it.
 func TestPacker_learnsAgain(t *testing.T) {
-	if raceEnabled {
+	if wiretest.Race {
 		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
 	}
 	p := wire.NewPacker(0)
@@ -228,7 +230,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 			t.Fatal("an object changed with its dictionary")
 		}
 	}
-	until(t, func() bool {
+	wiretest.Until(t, func() bool {
 		runtime.GC()
 		return freed.Load()
 	})
@@ -239,7 +241,7 @@ func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
 	packedPods(t, p, wire.JSON, 100)
 	objects := make([]*wire.Object, 60)
 	for i := range objects {
-		objects[i] = podObject(t, wire.JSON, i)
+		objects[i] = wiretest.PodObject(t, wire.JSON, i)
 	}
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -278,8 +280,8 @@ func TestPacker_labelsAreShared(t *testing.T) {
 	p := wire.NewPacker(0)
 	objects := packedPods(t, p, wire.Protobuf, 100)
 	o := objects[99]
-	want, _ := podObject(t, wire.Protobuf, 99).Label("tier")
-	wantAllocs(t, wire.Protobuf, "Label of a packed object", 0, func() {
+	want, _ := wiretest.PodObject(t, wire.Protobuf, 99).Label("tier")
+	wiretest.WantAllocs(t, wire.Protobuf, "Label of a packed object", 0, func() {
 		if got, ok := o.Label("tier"); !ok || got != want {
 			t.Fatalf("label is %q, %v", got, ok)
 		}
@@ -293,9 +295,9 @@ func TestRecent_keepsWithinItsBound(t *testing.T) {
 	recent := wire.NewRecent(1 << 20)
 	var objects []*wire.Object
 	for i := range 500 {
-		o := podObject(t, wire.Protobuf, i)
+		o := wiretest.PodObject(t, wire.Protobuf, i)
 		_, err := wire.DecodeRecent[*corev1.Pod](o, recent)
-		must(t, err)
+		wiretest.Must(t, err)
 		objects = append(objects, o)
 	}
 	n, bytes := recent.Size()
@@ -312,7 +314,7 @@ func TestRecent_keepsWithinItsBound(t *testing.T) {
 		t.Error("the value decoded first is still there")
 	}
 	recent.Clear()
-	until(t, func() bool {
+	wiretest.Until(t, func() bool {
 		runtime.GC()
 		return wire.Live(last) == 0
 	})
@@ -321,16 +323,16 @@ func TestRecent_keepsWithinItsBound(t *testing.T) {
 func TestRecent_suspended(t *testing.T) {
 	recent := wire.NewRecent(1 << 20)
 	kept := func() int {
-		_, err := wire.DecodeRecent[*corev1.Pod](podObject(t, wire.Protobuf, 1), recent)
-		must(t, err)
+		_, err := wire.DecodeRecent[*corev1.Pod](wiretest.PodObject(t, wire.Protobuf, 1), recent)
+		wiretest.Must(t, err)
 		n, _ := recent.Size()
 		return n
 	}
-	wantEqual(t, "values before", kept(), 1)
+	wiretest.WantEqual(t, "values before", kept(), 1)
 	recent.Suspend()
-	wantEqual(t, "values while suspended", kept(), 0)
+	wiretest.WantEqual(t, "values while suspended", kept(), 0)
 	recent.Resume()
-	wantEqual(t, "values after", kept(), 1)
+	wiretest.WantEqual(t, "values after", kept(), 1)
 }
 
 func TestSharer_sharesWhatIsRecent(t *testing.T) {
@@ -339,20 +341,20 @@ func TestSharer_sharesWhatIsRecent(t *testing.T) {
 		made++
 		return o.Name() + "!", nil
 	}}
-	o := podObject(t, wire.Protobuf, 1)
+	o := wiretest.PodObject(t, wire.Protobuf, 1)
 	for range 3 {
 		got, err := s.Decode(o)
-		must(t, err)
-		wantEqual(t, "value", got, o.Name()+"!")
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "value", got, o.Name()+"!")
 		runtime.GC()
 	}
-	wantEqual(t, "values made", made, 1)
+	wiretest.WantEqual(t, "values made", made, 1)
 }
 
 // TestPack_largeObjects packs objects that hardly get smaller and are larger than a
 // dictionary can use.
 func TestPack_largeObjects(t *testing.T) {
-	if raceEnabled {
+	if wiretest.Race {
 		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
 	}
 	p := wire.NewPacker(0)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -20,8 +21,8 @@ func workloadPod(tb testing.TB, n int, version uint64, message string) *wire.Obj
 	tb.Helper()
 	pod := kubetest.Workload{}.Pod(n)
 	pod.ResourceVersion, pod.Status.Message = fmt.Sprint(version), message
-	o, err := wire.Encode(pod, wire.Protobuf, podKind)
-	must(tb, err)
+	o, err := wire.Encode(pod, wire.Protobuf, wiretest.PodKind)
+	wiretest.Must(tb, err)
 	return o
 }
 
@@ -47,7 +48,7 @@ func TestPacker_storesStatesAsDifferences(t *testing.T) {
 		if own := wire.DataSize(o); own > 64 {
 			t.Errorf("state %d takes %d bytes of its own", version, own)
 		}
-		wantEqual(t, "length", o.Length(), len(body))
+		wiretest.WantEqual(t, "length", o.Length(), len(body))
 		if o.Size() < states[0].Size() {
 			t.Errorf("state %d has a size of %d, without the state that it keeps, which has %d", version, o.Size(), states[0].Size())
 		}
@@ -59,8 +60,8 @@ func TestPacker_storesStatesAsDifferences(t *testing.T) {
 		}
 	}
 	p.Settle(last, nil)
-	wantEqual(t, "settled", wire.Dense(last), true)
-	wantEqual(t, "the same bytes", bytes.Equal(last.Bytes(), bodies[len(bodies)-1]), true)
+	wiretest.WantEqual(t, "settled", wire.Dense(last), true)
+	wiretest.WantEqual(t, "the same bytes", bytes.Equal(last.Bytes(), bodies[len(bodies)-1]), true)
 }
 
 func TestPacker_storesSimilarObjectsAsDifferences(t *testing.T) {
@@ -99,12 +100,12 @@ func TestPacker_differenceOutlivesItsBase(t *testing.T) {
 	}
 	q := workloadPacker(t)
 	q.Settle(first, nil)
-	wantEqual(t, "bytes", bytes.Equal(second.Bytes(), want), true)
+	wiretest.WantEqual(t, "bytes", bytes.Equal(second.Bytes(), want), true)
 	q.Settle(second, first)
-	wantEqual(t, "bytes after another dictionary", bytes.Equal(second.Bytes(), want), true)
+	wiretest.WantEqual(t, "bytes after another dictionary", bytes.Equal(second.Bytes(), want), true)
 	pod, err := wire.Decode[*corev1.Pod](second)
-	must(t, err)
-	wantEqual(t, "name", pod.Name, second.Name())
+	wiretest.Must(t, err)
+	wiretest.WantEqual(t, "name", pod.Name, second.Name())
 }
 
 func BenchmarkPack(b *testing.B) {
@@ -120,7 +121,7 @@ func BenchmarkPack(b *testing.B) {
 				before = last
 			}
 			for b.Loop() {
-				o, err := wire.NewObject(raw, wire.Protobuf, podKind)
+				o, err := wire.NewObject(raw, wire.Protobuf, wiretest.PodKind)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -143,7 +144,7 @@ func BenchmarkSettle(b *testing.B) {
 				near = first
 			}
 			for b.Loop() {
-				o, err := wire.NewObject(raw, wire.Protobuf, podKind)
+				o, err := wire.NewObject(raw, wire.Protobuf, wiretest.PodKind)
 				if err != nil {
 					b.Fatal(err)
 				}

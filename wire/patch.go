@@ -11,7 +11,7 @@ import (
 
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/protobuf"
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
 // Patch is a change to an object that does not need decoding. The zero value changes

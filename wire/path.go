@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
 // Path names a field of objects by its JSON members, such as "spec.nodeName", so

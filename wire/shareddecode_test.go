@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/watershed-project/watershed/internal/kubetest/specimen"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -36,7 +37,7 @@ func likeness[T interface {
 }, P any](t *testing.T, r *rand.Rand, f *specimen.Maker) {
 	t.Helper()
 	gvk := kindOfType[T](t)
-	kind := kindOf(gvk)
+	kind := wiretest.KindOf(gvk)
 	for n := range 60 {
 		a := f.Object(gvk).(T)
 		b := a.DeepCopyObject().(T)
@@ -45,20 +46,20 @@ func likeness[T interface {
 		b.SetNamespace(a.GetNamespace())
 		b.SetResourceVersion(strconv.Itoa(n + 1))
 		x, err := wire.Encode(a, wire.Protobuf, kind)
-		must(t, err)
+		wiretest.Must(t, err)
 		y, err := wire.Encode(b, wire.Protobuf, kind)
-		must(t, err)
+		wiretest.Must(t, err)
 		first, err := wire.Decode[T](x)
-		must(t, err)
+		wiretest.Must(t, err)
 		got, err := decodeLike[T](y, x, first)
-		must(t, err)
+		wiretest.Must(t, err)
 		want, err := wire.DecodeFresh[T](y)
-		must(t, err)
+		wiretest.Must(t, err)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v: %s", gvk, cmp.Diff(want, got))
 		}
 		again, err := wire.DecodeFresh[T](x)
-		must(t, err)
+		wiretest.Must(t, err)
 		if !reflect.DeepEqual(first, again) {
 			t.Fatalf("%v: the state that was decoded before has changed: %s", gvk, cmp.Diff(again, first))
 		}
@@ -70,7 +71,7 @@ func kindOfType[T runtime.Object](t *testing.T) schema.GroupVersionKind {
 	t.Helper()
 	o := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	kinds, _, err := scheme.Scheme.ObjectKinds(o)
-	must(t, err)
+	wiretest.Must(t, err)
 	return kinds[0]
 }
 
@@ -104,31 +105,31 @@ func TestDecodeLike_isAsDecode(t *testing.T) {
 }
 
 func TestDecodeLike_sharesWhatIsTheSame(t *testing.T) {
-	a, b := newPod(1), newPod(1)
+	a, b := wiretest.NewPod(1), wiretest.NewPod(1)
 	b.ResourceVersion = "77"
 	b.Status.Phase = corev1.PodFailed
-	x, err := wire.Encode(a, wire.Protobuf, podKind)
-	must(t, err)
-	y, err := wire.Encode(b, wire.Protobuf, podKind)
-	must(t, err)
+	x, err := wire.Encode(a, wire.Protobuf, wiretest.PodKind)
+	wiretest.Must(t, err)
+	y, err := wire.Encode(b, wire.Protobuf, wiretest.PodKind)
+	wiretest.Must(t, err)
 	first, err := wire.Decode[*corev1.Pod](x)
-	must(t, err)
+	wiretest.Must(t, err)
 	second, err := decodeLike(y, x, first)
-	must(t, err)
-	wantEqual(t, "phase", second.Status.Phase, corev1.PodFailed)
-	wantEqual(t, "version", second.ResourceVersion, "77")
-	wantEqual(t, "kind", second.Kind, "Pod")
+	wiretest.Must(t, err)
+	wiretest.WantEqual(t, "phase", second.Status.Phase, corev1.PodFailed)
+	wiretest.WantEqual(t, "version", second.ResourceVersion, "77")
+	wiretest.WantEqual(t, "kind", second.Kind, "Pod")
 	if &first.Spec.Containers[0] != &second.Spec.Containers[0] {
 		t.Error("the containers are there twice")
 	}
 	third, err := wire.Decode[*corev1.Pod](y)
-	must(t, err)
+	wiretest.Must(t, err)
 	if third == second || &third.Spec.Containers[0] == &first.Spec.Containers[0] {
 		t.Error("readers of the object get the parts of another state")
 	}
 	fresh := testing.AllocsPerRun(20, func() { _, _ = wire.DecodeFresh[*corev1.Pod](y) })
 	like := testing.AllocsPerRun(20, func() {
-		z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
+		z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, wiretest.PodKind)
 		_, _ = decodeLike(z, x, first)
 	})
 	t.Logf("%v allocations, beside another state %v", fresh, like)
@@ -137,41 +138,41 @@ func TestDecodeLike_sharesWhatIsTheSame(t *testing.T) {
 	}
 }
 
-// TestDecodeLike_decodesWhatIsNotLike checks that objects of other types and encodings
+// TestDecodeLike_decodesWhatIsNotLike checks that objects of other types and wiretest.Encodings
 // are decoded as usual.
 func TestDecodeLike_decodesWhatIsNotLike(t *testing.T) {
-	for _, e := range encodings {
-		for _, other := range encodings {
-			x, y := podObject(t, e, 1), podObject(t, other, 2)
+	for _, e := range wiretest.Encodings {
+		for _, other := range wiretest.Encodings {
+			x, y := wiretest.PodObject(t, e, 1), wiretest.PodObject(t, other, 2)
 			first, err := wire.Decode[*corev1.Pod](x)
-			must(t, err)
+			wiretest.Must(t, err)
 			got, err := decodeLike(y, x, first)
-			must(t, err)
-			wantEqual(t, "name", got.Name, y.Name())
+			wiretest.Must(t, err)
+			wiretest.WantEqual(t, "name", got.Name, y.Name())
 		}
 	}
 }
 
 func BenchmarkDecodeLike(b *testing.B) {
-	x := podObject(b, wire.Protobuf, 1)
-	pod := newPod(1)
+	x := wiretest.PodObject(b, wire.Protobuf, 1)
+	pod := wiretest.NewPod(1)
 	pod.ResourceVersion = "9999"
 	pod.Status.Conditions = pod.Status.Conditions[1:]
-	y, err := wire.Encode(pod, wire.Protobuf, podKind)
-	must(b, err)
+	y, err := wire.Encode(pod, wire.Protobuf, wiretest.PodKind)
+	wiretest.Must(b, err)
 	first, err := wire.Decode[*corev1.Pod](x)
-	must(b, err)
+	wiretest.Must(b, err)
 	b.Run("like", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
+			z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, wiretest.PodKind)
 			_, _ = decodeLike(z, x, first)
 		}
 	})
 	b.Run("fresh", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, podKind)
+			z, _ := wire.NewObject(y.Bytes(), wire.Protobuf, wiretest.PodKind)
 			_, _ = wire.Decode[*corev1.Pod](z)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"unique"
 
 	"github.com/watershed-project/watershed/internal/pack"
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
 // Stored is an object's bytes in the form in which the object keeps them, for a file. The

@@ -9,33 +9,26 @@ import (
 	"testing"
 
 	"github.com/watershed-project/watershed/internal/pack"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
-func labelsOf(o *wire.Object) map[string]string {
-	all := map[string]string{}
-	o.EachLabel(func(k, v string) { all[k] = v })
-	return all
-}
-
-// TestRestore_isTheSameObject writes objects in each stored form and restores them with a
-// dictionary that was parsed from its bytes.
 func TestRestore_isTheSameObject(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		p := wire.NewPacker(0)
 		var objects []*wire.Object
 		for i := range 40 {
-			objects = append(objects, podObject(t, e, i))
+			objects = append(objects, wiretest.PodObject(t, e, i))
 			p.Pack(objects[i], nil)
 		}
 		if !wire.Train(p, objects[0]) {
 			t.Fatal("there is no dictionary")
 		}
-		raw, stored := podObject(t, e, 100), podObject(t, e, 101)
-		fast, dense := podObject(t, e, 102), podObject(t, e, 103)
+		raw, stored := wiretest.PodObject(t, e, 100), wiretest.PodObject(t, e, 101)
+		fast, dense := wiretest.PodObject(t, e, 102), wiretest.PodObject(t, e, 103)
 		p.Pack(fast, nil)
 		p.Settle(dense, nil)
-		differing := podObject(t, e, 102)
+		differing := wiretest.PodObject(t, e, 102)
 		p.Pack(differing, fast)
 		if !differing.Packed() || len(differing.Stored(nil).Data) < 100 {
 			t.Fatalf("%v is stored as a difference", differing)
@@ -47,25 +40,25 @@ func TestRestore_isTheSameObject(t *testing.T) {
 		if s := differing.Stored(differing.Bytes()); !bytes.Equal(s.Data, forms[differing].Data) || s.Dictionary != forms[differing].Dictionary || s.Labels != forms[differing].Labels {
 			t.Error("a difference whose bytes are known is stored in another form")
 		}
-		lazy := podObject(t, e, 105)
+		lazy := wiretest.PodObject(t, e, 105)
 		forms[lazy] = p.Stored(lazy, nil)
 		for o, s := range forms {
 			s.Lazy = o == lazy
 			if s.Dictionary != nil {
 				parsed, err := pack.ParseDictionary(s.Dictionary.Bytes())
-				must(t, err)
+				wiretest.Must(t, err)
 				if parsed.Sum() != s.Dictionary.Sum() {
 					t.Error("the parsed dictionary has another hash")
 				}
 				s.Dictionary = parsed
 			}
-			again, err := wire.Restore(podKind, e, o.Key(), o.Version(), s)
-			must(t, err)
+			again, err := wire.Restore(wiretest.PodKind, e, o.Key(), o.Version(), s)
+			wiretest.Must(t, err)
 			if !wire.Same(o, again) || again.Namespace() != o.Namespace() || again.Name() != o.Name() || !bytes.Equal(o.Bytes(), again.Bytes()) {
 				t.Errorf("%v was restored as %v", o, again)
 			}
-			if !maps.Equal(labelsOf(o), labelsOf(again)) || again.Packed() != (s.Dictionary != nil) {
-				t.Errorf("%v: labels %v, packed %v", again, labelsOf(again), again.Packed())
+			if !maps.Equal(wiretest.LabelsOf(o), wiretest.LabelsOf(again)) || again.Packed() != (s.Dictionary != nil) {
+				t.Errorf("%v: labels %v, packed %v", again, wiretest.LabelsOf(again), again.Packed())
 			}
 		}
 	}
@@ -73,9 +66,9 @@ func TestRestore_isTheSameObject(t *testing.T) {
 
 func TestRestore_refusesDamage(t *testing.T) {
 	p := wire.NewPacker(0)
-	o := podObject(t, wire.Protobuf, 0)
+	o := wiretest.PodObject(t, wire.Protobuf, 0)
 	for i := range 40 {
-		p.Pack(podObject(t, wire.Protobuf, i), nil)
+		p.Pack(wiretest.PodObject(t, wire.Protobuf, i), nil)
 	}
 	wire.Train(p, o)
 	p.Pack(o, nil)
@@ -86,17 +79,17 @@ func TestRestore_refusesDamage(t *testing.T) {
 	} {
 		s := o.Stored(nil)
 		change(&s)
-		if _, err := wire.Restore(podKind, wire.Protobuf, o.Key(), o.Version(), s); err == nil {
+		if _, err := wire.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s); err == nil {
 			t.Errorf("%s: damaged data was restored", name)
 		}
 	}
 	// Labels that are not in the stored form are read from the data.
 	s := o.Stored(nil)
 	s.Labels = s.Labels[:len(s.Labels)-1]
-	again, err := wire.Restore(podKind, wire.Protobuf, o.Key(), o.Version(), s)
-	must(t, err)
-	if !maps.Equal(labelsOf(o), labelsOf(again)) {
-		t.Errorf("labels %v", labelsOf(again))
+	again, err := wire.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s)
+	wiretest.Must(t, err)
+	if !maps.Equal(wiretest.LabelsOf(o), wiretest.LabelsOf(again)) {
+		t.Errorf("labels %v", wiretest.LabelsOf(again))
 	}
 	for _, b := range [][]byte{nil, {200}, {5, 1}, {0}, append([]byte{16}, make([]byte, 100)...)} {
 		if _, err := pack.ParseDictionary(b); err == nil {

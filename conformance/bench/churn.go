@@ -25,6 +25,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -280,13 +281,13 @@ func churnKeys(ctx context.Context, body io.Reader, n int, received func(uint64)
 // newChurnInformer returns our informer with the watch as its source.
 func newChurnInformer(body io.Reader, opts *watershed.SourceOptions[*corev1.Pod]) *watershed.Informer[*corev1.Pod] {
 	kind, _ := kube.KindOf(harness.Pods)
-	source := &churnSource{frames: wire.NewWatchReader(body, wire.Protobuf, kind)}
+	source := &churnSource{frames: stream.NewWatchReader(body, wire.Protobuf, kind)}
 	return watershed.FromSource(source, opts)
 }
 
 // churnSource is a source with a single watch, which is open already.
 type churnSource struct {
-	frames *wire.WatchReader
+	frames *stream.WatchReader
 	begun  atomic.Bool
 }
 
@@ -308,7 +309,7 @@ func (s *churnSource) Next() (reflector.Event[*wire.Object], error) {
 	if err != nil {
 		return reflector.Event[*wire.Object]{}, err
 	}
-	if e.Type == wire.Bookmark {
+	if e.Type == stream.Bookmark {
 		return reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: e.Version, InitialEnd: e.InitialEnd}, nil
 	}
 	return reflector.Event[*wire.Object]{Type: delta.Updated, Object: e.Object, Version: e.Version}, nil

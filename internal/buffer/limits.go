@@ -6,6 +6,8 @@
 // [Scratch] holds temporary data. It does not know what the bytes are.
 package buffer
 
+import "fmt"
+
 const (
 	// MaxObject is the maximum size in bytes of one object or one frame of a watch. An
 	// API server accepts requests of at most 3 MiB, and etcd stores at most 1.5 MiB unless
@@ -18,3 +20,6 @@ const (
 	// not packed, so their buffers do not come back.
 	smallest = 256
 )
+
+// ErrTooLarge is returned for an object or a frame of more than [MaxObject] bytes.
+var ErrTooLarge = fmt.Errorf("larger than %d MiB", MaxObject>>20)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/wire"
@@ -19,7 +21,7 @@ import (
 // PastChange is a change that was read from files.
 type PastChange struct {
 	// Type is Added, Modified or Deleted.
-	Type wire.EventType
+	Type watch.EventType
 	Key  string
 	// Time is when the change arrived. Where changes are missing it is the time of the last
 	// known state before them, or the beginning of the period. Listed means that a relist found
@@ -40,7 +42,7 @@ type PastChange struct {
 // is ambiguous. A deletion has none.
 func (c *PastChange) Managers() []string {
 	switch {
-	case c.Type == wire.Deleted:
+	case c.Type == watch.Deleted:
 		return nil
 	case c.manager != "":
 		return strings.Split(c.manager, ",")
@@ -338,8 +340,8 @@ type pastObjects struct {
 	changed map[string]*wire.Object // nil for a deleted object
 }
 
-var eventTypes = map[delta.Type]wire.EventType{
-	delta.Added: wire.Added, delta.Updated: wire.Modified, delta.Deleted: wire.Deleted,
+var eventTypes = map[delta.Type]watch.EventType{
+	delta.Added: watch.Added, delta.Updated: watch.Modified, delta.Deleted: watch.Deleted,
 }
 
 // change applies a change, and returns it with the state before it.

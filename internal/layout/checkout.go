@@ -32,7 +32,7 @@ const (
 // notProduct are the folders whose packages no user's program and no release has in it: tests, what only
 // tests import, examples, and tools for this repository.
 var notProduct = []string{
-	"conformance", "examples", "internal/expect", "internal/kubetest", "internal/layout",
+	"conformance", "examples", "internal/expect", "internal/kubetest", "internal/layout", "internal/wiretest",
 	"cmd/watershed/internal/kms/vault", "cmd/watershed/internal/rbac/oracle",
 }
 

@@ -43,20 +43,20 @@ var rules = map[string]rule{
 	"internal/pack": {own: []string{"internal/buffer"}, others: []string{
 		"github.com/klauspost/compress/", "k8s.io/apimachinery/",
 	}},
-	"wire/internal/scan": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
+	"internal/scan": {own: []string{"internal/protobuf", "internal/transcode"}, others: []string{
 		"github.com/go-json-experiment/json/jsontext",
-	}},
-	"wire/internal/stream": {own: []string{"internal/buffer", "internal/protobuf", "wire/internal/scan"}, others: []string{
-		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
 	}},
 	"wire/internal/protodecode": {own: []string{"internal/buffer", "internal/protobuf"}},
 	"wire": {
 		own: []string{
 			"internal/buffer", "internal/pack", "internal/protobuf", "internal/transcode",
-			"wire/internal/protodecode", "wire/internal/scan", "wire/internal/stream",
+			"internal/scan", "wire/internal/protodecode",
 		},
 		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},
 	},
+	"internal/stream": {own: []string{"internal/buffer", "internal/protobuf", "internal/scan", "wire"}, others: []string{
+		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
+	}},
 	"internal/storage/keyindex": {},
 	"internal/storage/format": {own: []string{
 		"delta", "store", "wire", "internal/pack", "internal/storage/keyindex",
@@ -73,8 +73,8 @@ var rules = map[string]rule{
 	"internal/histogram": {},
 	"internal/expect":    {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},
 	"reflector":          {own: []string{"delta", "internal/timer"}},
-	"internal/listwatch": {own: []string{"delta", "reflector", "wire"}, others: []string{"k8s.io/apimachinery/"}},
-	"kube": {own: []string{"internal/listwatch", "internal/timer", "reflector", "wire"}, others: []string{
+	"internal/listwatch": {own: []string{"delta", "reflector", "wire", "internal/stream"}, others: []string{"k8s.io/apimachinery/"}},
+	"kube": {own: []string{"internal/listwatch", "internal/stream", "internal/timer", "reflector", "wire"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},
@@ -147,11 +147,13 @@ var rules = map[string]rule{
 	"internal/table":          {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"internal/fields":         {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"replica/internal/status": {others: []string{"k8s.io/apimachinery/"}},
-	"replica/internal/encode": {own: []string{"wire"}, others: []string{"github.com/klauspost/compress/", "k8s.io/api/", "k8s.io/apimachinery/"}},
+	"replica/internal/encode": {own: []string{"wire", "internal/stream"}, others: []string{
+		"github.com/klauspost/compress/", "k8s.io/api/", "k8s.io/apimachinery/",
+	}},
 	"replica/internal/view": {
 		own: []string{
 			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/history", "internal/objectlog",
-			"internal/table", "internal/fields", "internal/warning",
+			"internal/fields", "internal/stream", "internal/table", "internal/warning",
 			"replica/internal/status", "replica/internal/encode",
 		},
 		others: []string{"k8s.io/apimachinery/"},
@@ -183,7 +185,7 @@ var rules = map[string]rule{
 	},
 	"replica/internal/read": {
 		own: []string{
-			"fanout", "wire", "kube", "internal/table", "internal/warning",
+			"fanout", "wire", "kube", "internal/stream", "internal/table", "internal/warning",
 			"replica/internal/status", "replica/internal/encode", "replica/internal/view", "replica/internal/respond",
 		},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
@@ -263,7 +265,10 @@ var rules = map[string]rule{
 	"internal/kubetest/simulated": {own: []string{"internal/kubetest", "internal/kubetest/authority"}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/",
 	}},
-	"internal/kubetest/specimen":  {others: []string{"k8s.io/", "sigs.k8s.io/randfill"}},
+	"internal/kubetest/specimen": {others: []string{"k8s.io/", "sigs.k8s.io/randfill"}},
+	"internal/wiretest": {own: []string{"internal/kubetest/specimen", "wire"}, others: []string{
+		"github.com/google/go-cmp/", "k8s.io/",
+	}},
 	"internal/kubetest/miniature": {others: []string{"k8s.io/"}},
 	"internal/kubetest/kubebuild": {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
 	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"}, others: []string{

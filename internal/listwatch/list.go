@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -20,7 +21,7 @@ const maxSkipped = 10_000
 // nil they have the kind in the list or in their own bytes.
 func ReadList(req Request, resp Response, e wire.Encoding, kind *wire.Kind, each func(*wire.Object) error) (reflector.Page, error) {
 	var page reflector.Page
-	reader := wire.NewListReader(resp, e, kind)
+	reader := stream.NewListReader(resp, e, kind)
 	for {
 		obj, err := reader.Next()
 		if ended := resp.Ended(); ended != nil {
@@ -39,7 +40,7 @@ func ReadList(req Request, resp Response, e wire.Encoding, kind *wire.Kind, each
 			page.Version, page.Continue = meta.ResourceVersion, meta.Continue
 			return page, nil
 		case errors.As(err, &unfiled):
-			err = Skip(&page, req.Undecodable(unfiled.Key, unfiled.Nameless(), err))
+			err = Skip(&page, req.Undecodable(unfiled.Key, stream.Nameless(unfiled), err))
 		default:
 			err = resp.Failed(err)
 		}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -28,7 +29,7 @@ type Watch struct {
 
 	// mu is held by the reader. Close wakes the reader before it locks mu.
 	mu     sync.Mutex
-	reader *wire.WatchReader
+	reader *stream.WatchReader
 	err    error // the reason why the watch ended
 }
 
@@ -37,17 +38,17 @@ var _ reflector.Watch[*wire.Object] = (*Watch)(nil)
 // NewWatch returns a watch. It owns the response. The objects get the kind; if it is nil
 // they have the kind in their own bytes.
 func NewWatch(req Request, resp Response, e wire.Encoding, kind *wire.Kind) *Watch {
-	return &Watch{request: req, response: resp, reader: wire.NewWatchReader(resp, e, kind)}
+	return &Watch{request: req, response: resp, reader: stream.NewWatchReader(resp, e, kind)}
 }
 
 // types are the types of the watch protocol's events. An ERROR is not an event for a
 // reflector.
 var types = [...]delta.Type{
-	wire.Added:    delta.Added,
-	wire.Modified: delta.Updated,
-	wire.Deleted:  delta.Deleted,
-	wire.Bookmark: delta.Bookmark,
-	wire.Error:    0,
+	stream.Added:    delta.Added,
+	stream.Modified: delta.Updated,
+	stream.Deleted:  delta.Deleted,
+	stream.Bookmark: delta.Bookmark,
+	stream.Error:    0,
 }
 
 // Next waits for the next event. With an error of reason [reflector.Undecodable] it
@@ -65,11 +66,11 @@ func (w *Watch) Next() (reflector.Event[*wire.Object], error) {
 	case ended != nil:
 		err = ended // an event that has arrived since is not returned
 	case errors.As(err, &unfiled):
-		return event, w.request.Undecodable(unfiled.Key, unfiled.Nameless(), err)
+		return event, w.request.Undecodable(unfiled.Key, stream.Nameless(unfiled), err)
 	case err == io.EOF: //nolint:errorlint // a wrapped EOF is a body that broke off
 	case err != nil:
 		err = w.response.Failed(err)
-	case e.Type == wire.Error:
+	case e.Type == stream.Error:
 		err = w.request.Refused(&apierrors.StatusError{ErrStatus: *e.Status}, 0, false)
 	default:
 		event.Object, event.InitialEnd = e.Object, e.InitialEnd

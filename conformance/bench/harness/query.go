@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -134,10 +135,10 @@ func (q *Query) parse(data []byte) (items int, token string, err error) {
 		encoding = wire.Protobuf
 	}
 	if q.Single {
-		_, err := wire.ReadObject(r, encoding, nil)
+		_, err := stream.ReadObject(r, encoding, nil)
 		return 1, "", err
 	}
-	list := wire.NewListReader(r, encoding, nil)
+	list := stream.NewListReader(r, encoding, nil)
 	for {
 		_, err := list.Next()
 		if errors.Is(err, io.EOF) {

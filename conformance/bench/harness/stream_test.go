@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -26,7 +27,7 @@ func TestEvent_isReadByBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	kind, _ := kube.KindOf(Pods)
-	ours, err := wire.NewWatchReader(bytes.NewReader(frame), wire.Protobuf, kind).Next()
+	ours, err := stream.NewWatchReader(bytes.NewReader(frame), wire.Protobuf, kind).Next()
 	if err != nil || ours.Object.Name() != "cart" || ours.Version != "7" {
 		t.Errorf("%+v, %v", ours, err)
 	}
@@ -65,14 +66,14 @@ func TestStream_isRecorded(t *testing.T) {
 	synced := make(chan int)
 	go func() {
 		kind, _ := kube.KindOf(Pods)
-		frames := wire.NewWatchReader(conn, wire.Protobuf, kind)
+		frames := stream.NewWatchReader(conn, wire.Protobuf, kind)
 		state := 0
 		for {
 			e, err := frames.Next()
 			switch {
 			case err != nil:
 				return
-			case e.Type == wire.Bookmark:
+			case e.Type == stream.Bookmark:
 				if !e.InitialEnd || e.Version != strconv.Itoa(FirstVersion+pods-1) {
 					state = -1
 				}

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -224,7 +225,7 @@ func newestVersion(ctx context.Context, s *Server) (string, error) {
 		return "", err
 	}
 	defer body.Close()
-	list := wire.NewListReader(body, wire.JSON, nil)
+	list := stream.NewListReader(body, wire.JSON, nil)
 	for err == nil {
 		_, err = list.Next()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -355,7 +356,7 @@ func (f BlockForm) separated() bool { return f.Encoding == JSON && !f.Events }
 func (f BlockForm) write(b []byte, o *wire.Object) ([]byte, error) {
 	out, err := Guard(o, func() ([]byte, error) {
 		if f.Events {
-			return f.Event(b, wire.Added, o)
+			return f.Event(b, stream.Added, o)
 		}
 		return f.Item(b, o)
 	})

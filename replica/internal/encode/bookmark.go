@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -43,13 +44,13 @@ func Bookmark(f Form, kind schema.GroupVersionKind, builtin *wire.Kind, meta met
 	}
 	if f.Encoding == Protobuf {
 		raw, err := value.(interface{ Marshal() ([]byte, error) }).Marshal()
-		return ProtobufEvent(nil, wire.Bookmark, kind, raw), err
+		return ProtobufEvent(nil, stream.Bookmark, kind, raw), err
 	}
 	if u, ok := value.(*unstructured.Unstructured); ok {
 		value = u.Object
 	}
 	raw, err := json.Marshal(value)
-	return JSONEvent(wire.Bookmark, raw), err
+	return JSONEvent(stream.Bookmark, raw), err
 }
 
 // Empty returns an object that has only metadata and the defaults that kube-apiserver gives

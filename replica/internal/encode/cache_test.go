@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -104,7 +105,7 @@ func TestCaches_boundMemory(t *testing.T) {
 		for i := range 750 {
 			o := noisyPod(t, random, fmt.Sprint("web-", i), 1)
 			// Metadata: a frame that is much smaller than the object.
-			if _, err := c.Get(FrameKey{Object: o, Form: Form{Partial: true, Version: "v1"}, Event: wire.Deleted}); err != nil {
+			if _, err := c.Get(FrameKey{Object: o, Form: Form{Partial: true, Version: "v1"}, Event: stream.Deleted}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/watershed-project/watershed/wire"
+	"github.com/watershed-project/watershed/internal/stream"
 )
 
 // magic begins every Kubernetes document in protobuf.
@@ -67,7 +67,7 @@ const EventLength = 4
 
 // ProtobufEvent appends an event of a watch in protobuf: a length, and a WatchEvent that
 // contains the message in its envelope.
-func ProtobufEvent(b []byte, t wire.EventType, kind schema.GroupVersionKind, raw []byte) []byte {
+func ProtobufEvent(b []byte, t stream.EventType, kind schema.GroupVersionKind, raw []byte) []byte {
 	apiVersion, name := kind.ToAPIVersionAndKind()
 	enveloped := Envelope(nil, apiVersion, name, raw)
 	var event []byte
@@ -82,6 +82,6 @@ func ProtobufEvent(b []byte, t wire.EventType, kind schema.GroupVersionKind, raw
 }
 
 // JSONEvent returns an event of a watch in JSON, which contains an object in JSON.
-func JSONEvent(t wire.EventType, object []byte) []byte {
+func JSONEvent(t stream.EventType, object []byte) []byte {
 	return append(append([]byte(`{"type":"`+t.String()+`","object":`), object...), "}\n"...)
 }

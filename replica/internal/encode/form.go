@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -158,7 +159,7 @@ func (f Form) Item(b []byte, o *wire.Object) ([]byte, error) {
 }
 
 // Event appends an event of a watch.
-func (f Form) Event(b []byte, t wire.EventType, o *wire.Object) ([]byte, error) {
+func (f Form) Event(b []byte, t stream.EventType, o *wire.Object) ([]byte, error) {
 	if f.Encoding == JSON {
 		b = append(append(append(b, `{"type":"`...), t.String()...), `","object":`...)
 		b, err := f.Object(b, o)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -31,7 +32,7 @@ type Frames struct {
 type FrameKey struct {
 	Object *wire.Object
 	Form   Form
-	Event  wire.EventType
+	Event  stream.EventType
 	// Version is written instead of the object's, unless it is 0.
 	Version uint64
 	// Gzip makes the frame a gzip stream of its own.
@@ -39,7 +40,7 @@ type FrameKey struct {
 }
 
 // ItemFrame is the event of frames that are items of lists.
-const ItemFrame = wire.EventType(255)
+const ItemFrame = stream.EventType(255)
 
 type frame struct {
 	once sync.Once

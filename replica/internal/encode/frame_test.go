@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -34,8 +35,8 @@ func widget(t *testing.T, name string) *wire.Object {
 func TestFrames_error(t *testing.T) {
 	var log bytes.Buffer
 	c := NewFrames(1<<20, slog.New(slog.NewTextHandler(&log, nil)))
-	good := FrameKey{Object: widget(t, "good"), Event: wire.Added}
-	bad := FrameKey{Object: widget(t, "bad"), Form: Form{Encoding: Protobuf}, Event: wire.Added}
+	good := FrameKey{Object: widget(t, "good"), Event: stream.Added}
+	bad := FrameKey{Object: widget(t, "bad"), Form: Form{Encoding: Protobuf}, Event: stream.Added}
 	for range 3 {
 		if data, err := c.Get(good); err != nil || !bytes.HasPrefix(data, []byte(`{"type":"ADDED"`)) {
 			t.Fatalf("good: %q, %v", data, err)
@@ -65,7 +66,7 @@ func TestFrames_panic(t *testing.T) {
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
-			data, err := c.Get(FrameKey{Object: o, Event: wire.Added})
+			data, err := c.Get(FrameKey{Object: o, Event: stream.Added})
 			if err == nil || !strings.Contains(err.Error(), "no such type") || !strings.Contains(err.Error(), "shop/bad") {
 				t.Errorf("a client gets %q, %v", data, err)
 			}
@@ -80,7 +81,7 @@ func TestFrames_bound(t *testing.T) {
 	c := NewFrames(room, slog.New(slog.DiscardHandler))
 	size := 0
 	for i := range 3000 {
-		key := FrameKey{Object: widget(t, fmt.Sprint("w", i)), Event: wire.Added}
+		key := FrameKey{Object: widget(t, fmt.Sprint("w", i)), Event: stream.Added}
 		first, err := c.Get(key)
 		if err != nil {
 			t.Fatal(err)

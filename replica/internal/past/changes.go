@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/jsondiff"
@@ -65,11 +67,11 @@ func describe(c *history.PastChange, err error) document.Change {
 		return document.Change{Type: "MISSING", Time: c.Time.UTC(), Message: err.Error()}
 	}
 	d := document.Change{
-		Type: c.Type.String(), Time: c.Time.UTC(), Relisted: c.Listed,
+		Type: string(c.Type), Time: c.Time.UTC(), Relisted: c.Listed,
 		ResourceVersion: strconv.FormatUint(c.Version, 10), Namespace: c.Object.Namespace(), Name: c.Object.Name(),
-		Managers: c.Managers(), Unknown: c.Old == nil && c.Type == wire.Modified,
+		Managers: c.Managers(), Unknown: c.Old == nil && c.Type == watch.Modified,
 	}
-	if c.Type == wire.Deleted || c.Old == nil {
+	if c.Type == watch.Deleted || c.Old == nil {
 		return d
 	}
 	if d.Differences, err = differences(c.Old, c.Object); err != nil {

@@ -34,7 +34,7 @@ var groupings = map[string]func(*document.ChangeCount, *fleet.Member, *history.R
 	"namespace": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Namespace = c.Object.Namespace()
 	},
-	"type": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Type = c.Type.String() },
+	"type": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) { n.Type = string(c.Type) },
 	"manager": func(n *document.ChangeCount, _ *fleet.Member, c *history.ResourceChange) {
 		n.Manager = strings.Join(c.Managers(), ",")
 	},

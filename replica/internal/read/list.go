@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
@@ -166,7 +167,7 @@ func (c *call) runItems(m *view.Matcher, r *view.Run, events bool, yield func(en
 func (c *call) item(form encode.Form, o *wire.Object, events bool, yield func(encode.Part, error) bool) bool {
 	key := encode.FrameKey{Object: o, Form: form, Event: encode.ItemFrame}
 	if events {
-		key.Event = wire.Added
+		key.Event = stream.Added
 	}
 	raw, err := c.Frames.Get(key)
 	return yield(encode.Raw(raw), err) && err == nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
@@ -146,10 +147,10 @@ func (s *eventStream) fail(cause error) error {
 			return err
 		}
 		kind := schema.GroupVersionKind{Version: "v1", Kind: "Status"}
-		return s.put(encode.ProtobufEvent(nil, wire.Error, kind, message), false)
+		return s.put(encode.ProtobufEvent(nil, stream.Error, kind, message), false)
 	}
 	body, _ := respond.EncodeStatus(reason, respond.Media{})
-	return s.put(encode.JSONEvent(wire.Error, body[:len(body)-1]), false)
+	return s.put(encode.JSONEvent(stream.Error, body[:len(body)-1]), false)
 }
 
 // put adds a frame to the pending ones. Zipped means that it is a gzip stream of its own
@@ -225,7 +226,7 @@ func (s *eventStream) event(e view.Event) error {
 	if err := s.ended(); err != nil {
 		return err
 	}
-	if e.Type == wire.Error { // it is not known whether the client wants the object
+	if e.Type == stream.Error { // it is not known whether the client wants the object
 		_, err := s.Values.Decode(e.Object)
 		return &encode.UnsentError{Object: e.Object, Err: err}
 	}
@@ -259,7 +260,7 @@ func (s *eventStream) rowEvent(e view.Event) error {
 }
 
 // tableEvent adds an event with a row. Only the first one has the columns.
-func (s *eventStream) tableEvent(t wire.EventType, row []byte, version string) error {
+func (s *eventStream) tableEvent(t stream.EventType, row []byte, version string) error {
 	var columns []metav1.TableColumnDefinition
 	if !s.described {
 		columns, s.described = s.rows.columns(), true
@@ -278,7 +279,7 @@ func (s *eventStream) initial(c *call, p *view.Page, version uint64) error {
 			if err := p.Matcher.Err(); err != nil {
 				return err
 			}
-			if err := s.event(view.Event{Type: wire.Added, Object: o, Cluster: c.form(r.Cluster).Cluster}); err != nil {
+			if err := s.event(view.Event{Type: stream.Added, Object: o, Cluster: c.form(r.Cluster).Cluster}); err != nil {
 				return err
 			}
 		}
@@ -348,7 +349,7 @@ func (s *eventStream) bookmark(version uint64, end bool) error {
 		if err != nil {
 			return err
 		}
-		return s.tableEvent(wire.Bookmark, row, meta.ResourceVersion)
+		return s.tableEvent(stream.Bookmark, row, meta.ResourceVersion)
 	}
 	raw, err := encode.Bookmark(s.form, s.kind, s.builtin, meta)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 	selectable "github.com/watershed-project/watershed/internal/fields"
 	"github.com/watershed-project/watershed/internal/objectlog"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -264,23 +265,23 @@ func narrowest(requirements labels.Requirements) (string, bool) {
 }
 
 // event returns the event that a client receives for a change: an object may begin or cease
-// to match. The type is 0 if the change does not concern the client, and [wire.Error] if
+// to match. The type is 0 if the change does not concern the client, and [stream.Error] if
 // that is not known because the object cannot be decoded.
 func (m *Matcher) event(c *store.Change[*wire.Object]) Event {
 	was := c.Type != delta.Added && m.selects(c.Old, false)
 	if m.err != nil {
-		return Event{Type: wire.Error, Object: c.Old}
+		return Event{Type: stream.Error, Object: c.Old}
 	}
 	is := c.Type != delta.Deleted && m.selects(c.New, false)
 	switch {
 	case m.err != nil:
-		return Event{Type: wire.Error, Object: c.New}
+		return Event{Type: stream.Error, Object: c.New}
 	case was && is:
-		return Event{Type: wire.Modified, Object: c.New}
+		return Event{Type: stream.Modified, Object: c.New}
 	case is:
-		return Event{Type: wire.Added, Object: c.New}
+		return Event{Type: stream.Added, Object: c.New}
 	case was && c.Type == delta.Deleted:
-		e := Event{Type: wire.Deleted, Object: c.New}
+		e := Event{Type: stream.Deleted, Object: c.New}
 		if c.Missed {
 			e.Version = c.Version
 		}
@@ -288,7 +289,7 @@ func (m *Matcher) event(c *store.Change[*wire.Object]) Event {
 	case was:
 		// The object exists but does not match any more: the client receives the last state
 		// that it may see, at the version at which it ceased to match.
-		return Event{Type: wire.Deleted, Object: c.Old, Version: c.Version}
+		return Event{Type: stream.Deleted, Object: c.Old, Version: c.Version}
 	}
 	return Event{}
 }

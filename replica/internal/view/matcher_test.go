@@ -25,6 +25,7 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 	selectable "github.com/watershed-project/watershed/internal/fields"
 	"github.com/watershed-project/watershed/internal/objectlog"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -73,18 +74,18 @@ func (s selection) event(old, now *state, c *store.Change[*wire.Object]) string 
 	was, is := s.selected(old), s.selected(now)
 	switch {
 	case was && is:
-		return describe(wire.Modified, now.object, 0)
+		return describe(stream.Modified, now.object, 0)
 	case is:
-		return describe(wire.Added, now.object, 0)
+		return describe(stream.Added, now.object, 0)
 	case was && now == nil:
-		return describe(wire.Deleted, c.New, 0)
+		return describe(stream.Deleted, c.New, 0)
 	case was:
-		return describe(wire.Deleted, old.object, c.Version)
+		return describe(stream.Deleted, old.object, c.Version)
 	}
 	return ""
 }
 
-func describe(t wire.EventType, o *wire.Object, version uint64) string {
+func describe(t stream.EventType, o *wire.Object, version uint64) string {
 	return fmt.Sprintf("%s %s@%d as %d", t, o.Key(), o.Version(), version)
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/replica/internal/status"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -39,9 +40,9 @@ type Watch interface {
 
 // Event is an event of a watch.
 type Event struct {
-	// Type is 0 for a change that does not concern the client, and [wire.Error] if that is
+	// Type is 0 for a change that does not concern the client, and [stream.Error] if that is
 	// not known because Object cannot be decoded.
-	Type   wire.EventType
+	Type   stream.EventType
 	Object *wire.Object
 	// Cluster is the cluster of the object, "" in a view of one cluster.
 	Cluster string

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package stream
 
 import (
 	"errors"
@@ -11,20 +11,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/watershed-project/watershed/internal/buffer"
-	"github.com/watershed-project/watershed/wire/internal/scan"
-	"github.com/watershed-project/watershed/wire/internal/stream"
+	"github.com/watershed-project/watershed/internal/scan"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // jsonList reads a list in JSON. Its members come in any order: built-in kinds have kind,
 // apiVersion, metadata, items; custom ones are sorted by name.
 type jsonList struct {
-	builder
-	in  *stream.Meter
-	dec *jsontext.Decoder
+	builder wire.Builder
+	in      *meter
+	dec     *jsontext.Decoder
 
 	apiVersion, kind string
 	// itemKind is the kind of the items according to the list, nil if not known yet.
-	itemKind *Kind
+	itemKind *wire.Kind
 	about    ListMeta
 	begun    bool
 	inItems  bool
@@ -32,10 +32,10 @@ type jsonList struct {
 	done     bool
 }
 
-func newJSONList(r io.Reader, kind *Kind) *jsonList {
-	in := stream.NewMeter(r)
+func newJSONList(r io.Reader, kind *wire.Kind) *jsonList {
+	in := &meter{r: r}
 	return &jsonList{
-		builder: builder{kinds: kinds{fixed: kind}},
+		builder: wire.Builder{Kind: kind},
 		in:      in,
 		dec:     jsontext.NewDecoder(in, scan.Options...),
 	}
@@ -43,13 +43,13 @@ func newJSONList(r io.Reader, kind *Kind) *jsonList {
 
 func (l *jsonList) meta() ListMeta { return l.about }
 
-func (l *jsonList) next() (*Object, error) {
+func (l *jsonList) next() (*wire.Object, error) {
 	for {
-		l.in.Left = buffer.MaxObject
+		l.in.left = buffer.MaxObject
 		if l.inItems && l.dec.PeekKind() != ']' {
 			item, err := l.dec.ReadValue()
 			if err != nil {
-				return nil, stream.Unexpected(err)
+				return nil, unexpected(err)
 			}
 			return l.item(item)
 		}
@@ -59,12 +59,12 @@ func (l *jsonList) next() (*Object, error) {
 	}
 }
 
-func (l *jsonList) item(item []byte) (*Object, error) {
+func (l *jsonList) item(item []byte) (*wire.Object, error) {
 	if l.itemKind == nil && l.kind != "" && l.apiVersion != "" {
-		l.itemKind, _ = l.ofList(l.apiVersion, l.kind)
+		l.itemKind, _ = itemKind(&l.builder, l.apiVersion, l.kind)
 	}
-	o, err := l.json(&scan.Header{}, item, l.itemKind, false)
-	if errors.Is(err, errUntyped) && (l.kind == "" || l.apiVersion == "") {
+	o, err := l.builder.JSON(&scan.Header{}, item, l.itemKind)
+	if errors.Is(err, scan.ErrUntyped) && (l.kind == "" || l.apiVersion == "") {
 		// All other items would fail in the same way, and a list from which nothing can
 		// be read must not look like an empty one.
 		return nil, errors.New("neither the items nor the list before them have apiVersion and kind")
@@ -79,7 +79,7 @@ func (l *jsonList) token() error {
 	case err == io.EOF && l.done: //nolint:errorlint // jsontext returns it bare
 		return io.EOF
 	case err != nil:
-		return stream.Unexpected(err)
+		return unexpected(err)
 	case l.done:
 		return fmt.Errorf("there is %v after the list", t.Kind())
 	case !l.begun:
@@ -113,11 +113,11 @@ func (l *jsonList) member(name string) error {
 		}
 		l.hadItems = true
 		if l.dec.PeekKind() == 'n' {
-			return stream.Unexpected(l.dec.SkipValue())
+			return unexpected(l.dec.SkipValue())
 		}
 		t, err := l.dec.ReadToken()
 		if err != nil {
-			return stream.Unexpected(err)
+			return unexpected(err)
 		}
 		if t.Kind() != '[' {
 			return fmt.Errorf("its items are not an array but %v", t.Kind())
@@ -127,7 +127,7 @@ func (l *jsonList) member(name string) error {
 	}
 	value, err := l.dec.ReadValue()
 	if err != nil {
-		return stream.Unexpected(err)
+		return unexpected(err)
 	}
 	s := scan.JSON{B: value}
 	switch name {

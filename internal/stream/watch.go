@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package stream
 
 import (
 	"errors"
@@ -11,8 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/watershed-project/watershed/internal/buffer"
-	"github.com/watershed-project/watershed/wire/internal/scan"
-	"github.com/watershed-project/watershed/wire/internal/stream"
+	"github.com/watershed-project/watershed/internal/scan"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// maxVersion is the maximum length of the version of an event in bytes. The API server
+// sends numbers.
+const maxVersion = 256
+
+var (
+	errNoVersion   = errors.New("it has no resourceVersion")
+	errLongVersion = fmt.Errorf("resourceVersion has more than %d bytes", maxVersion)
 )
 
 // EventType is the type of a watch event.
@@ -56,7 +65,7 @@ func eventType(text []byte) (EventType, error) {
 type Event struct {
 	Type EventType
 	// Object is the object that was added, modified or deleted.
-	Object *Object
+	Object *wire.Object
 	// Version is the resourceVersion of the object or of the bookmark.
 	Version string
 	// InitialEnd marks the bookmark behind the last initial event.
@@ -68,29 +77,29 @@ type Event struct {
 // WatchReader splits a watch into events as they arrive. It holds one event at a time. It
 // is not safe for concurrent use.
 type WatchReader struct {
-	builder
-	frames frameReader
-	err    error
+	builder wire.Builder
+	frames  frameReader
+	err     error
 }
 
 // frameReader reads a watch in one of the encodings.
 type frameReader interface {
 	// Next returns the next frame, valid until the next call of a method. The error is
 	// io.EOF, not wrapped, if the watch ended after a complete frame.
-	Next() (stream.Frame, error)
+	Next() (frame, error)
 	// Wait returns when Next has something to read, and keeps no buffer until then.
 	Wait()
 }
 
 // NewWatchReader reads the response to a WATCH. All objects get the given kind. If it is
 // nil, they have the type in their own bytes.
-func NewWatchReader(r io.Reader, e Encoding, kind *Kind) *WatchReader {
-	w := &WatchReader{builder: builder{kinds: kinds{fixed: kind}}}
+func NewWatchReader(r io.Reader, e wire.Encoding, kind *wire.Kind) *WatchReader {
+	w := &WatchReader{builder: wire.Builder{Kind: kind}}
 	switch e {
-	case JSON:
-		w.frames = stream.NewJSONFrames(r)
-	case Protobuf:
-		w.frames = stream.NewProtoFrames(r)
+	case wire.JSON:
+		w.frames = newJSONFrames(r)
+	case wire.Protobuf:
+		w.frames = newProtoFrames(r)
 	default:
 		w.err = fmt.Errorf("wire: read a watch: %v", e)
 	}
@@ -107,7 +116,7 @@ func (w *WatchReader) Wait() {
 }
 
 // Next returns the next event. [io.EOF] means that the watch ended between two events. An
-// [*ObjectError] means that the event's object could not be filed; Next returns the event
+// [*wire.ObjectError] means that the event's object could not be filed; Next returns the event
 // with it, as far as it could be read, and the watch continues. Any other error is final:
 // [io.ErrUnexpectedEOF] if the watch was truncated within an event.
 func (w *WatchReader) Next() (Event, error) {
@@ -122,17 +131,17 @@ func (w *WatchReader) Next() (Event, error) {
 	if err == nil {
 		return ev, nil
 	}
-	if failed := (*ObjectError)(nil); errors.As(err, &failed) {
+	if failed := (*wire.ObjectError)(nil); errors.As(err, &failed) {
 		return ev, failed
 	}
 	if err != io.EOF { //nolint:errorlint // only the bare one means that all went well
-		err = fmt.Errorf("wire: read a watch: %w", bounded(err))
+		err = fmt.Errorf("wire: read a watch: %w", scan.Bounded(err))
 	}
 	w.err = err
 	return Event{}, err
 }
 
-func (w *WatchReader) event(f stream.Frame) (Event, error) {
+func (w *WatchReader) event(f frame) (Event, error) {
 	t, err := eventType(f.Type)
 	if err != nil {
 		return Event{}, err
@@ -145,7 +154,7 @@ func (w *WatchReader) event(f stream.Frame) (Event, error) {
 	id := scan.Header{Bookmark: t == Bookmark}
 	switch {
 	case f.Fault != nil:
-		return ev, w.failed(&id, f.Fault)
+		return ev, w.builder.Failed(&id, f.Fault)
 	case t != Bookmark:
 		ev.Object, err = w.file(f, &id)
 	case f.JSON:
@@ -154,7 +163,7 @@ func (w *WatchReader) event(f stream.Frame) (Event, error) {
 		err = id.ScanProtobuf(f.Object)
 	}
 	if len(id.Version) > maxVersion {
-		return ev, w.failed(&id, errLongVersion)
+		return ev, w.builder.Failed(&id, errLongVersion)
 	}
 	ev.Version, ev.InitialEnd = string(id.Version), id.InitialEnd
 	if t == Bookmark {
@@ -162,20 +171,20 @@ func (w *WatchReader) event(f stream.Frame) (Event, error) {
 			err = errNoVersion
 		}
 		if err != nil {
-			err = w.failed(&id, err)
+			err = w.builder.Failed(&id, err)
 		}
 	}
 	return ev, err
 }
 
 // file makes an object from the bytes of a frame.
-func (w *WatchReader) file(f stream.Frame, id *scan.Header) (*Object, error) {
+func (w *WatchReader) file(f frame, id *scan.Header) (*wire.Object, error) {
 	if f.JSON {
-		return w.json(id, f.Object, nil, false)
+		return w.builder.JSON(id, f.Object, nil)
 	}
-	kind, err := w.of(f.APIVersion, f.Kind)
+	kind, err := w.builder.KindOf(f.APIVersion, f.Kind)
 	if err != nil {
-		return nil, w.failed(id, err)
+		return nil, w.builder.Failed(id, err)
 	}
-	return leased(w.protobuf(id, buffer.Copy(f.Object), kind))
+	return w.builder.Protobuf(id, buffer.Copy(f.Object), kind)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package wiretest
 
 import (
 	"fmt"
@@ -16,10 +16,11 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-var podKind = kindOf(corev1.SchemeGroupVersion.WithKind("Pod"))
+// PodKind is the kind of pods, with its Go type.
+var PodKind = KindOf(corev1.SchemeGroupVersion.WithKind("Pod"))
 
-// newPod returns a pod as a Deployment creates it, about 4.7 KB in protobuf.
-func newPod(n int) *corev1.Pod {
+// NewPod returns a pod as a Deployment creates it, about 4.7 KB in protobuf.
+func NewPod(n int) *corev1.Pod {
 	created := metav1.Unix(1.7e9+int64(n), 0)
 	env := func(prefix string, count int) (all []corev1.EnvVar) {
 		for i := range count {
@@ -85,37 +86,40 @@ func newPod(n int) *corev1.Pod {
 	}
 }
 
-// smallPod returns a pod for tests that check every byte.
-func smallPod(n int) *corev1.Pod {
+// SmallPod returns a pod for tests that check every byte.
+func SmallPod(n int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p\"%d", n), Namespace: "shop", ResourceVersion: fmt.Sprint(100 + n), Labels: map[string]string{"app": "a"}},
 		Spec:       corev1.PodSpec{NodeName: "n"},
 	}
 }
 
-func podBytes(tb testing.TB, e wire.Encoding, n int) []byte {
+// PodBytes returns the bytes of a pod, without an envelope.
+func PodBytes(tb testing.TB, e wire.Encoding, n int) []byte {
 	tb.Helper()
-	return bare(tb, e, encode(tb, e, corev1.SchemeGroupVersion, newPod(n)))
+	return Bare(tb, e, Encode(tb, e, corev1.SchemeGroupVersion, NewPod(n)))
 }
 
-func podObject(tb testing.TB, e wire.Encoding, n int) *wire.Object {
+// PodObject returns a pod as an object.
+func PodObject(tb testing.TB, e wire.Encoding, n int) *wire.Object {
 	tb.Helper()
-	o, err := wire.NewObject(podBytes(tb, e, n), e, podKind)
-	must(tb, err)
+	o, err := wire.NewObject(PodBytes(tb, e, n), e, PodKind)
+	Must(tb, err)
 	return o
 }
 
-func podList(tb testing.TB, e wire.Encoding, n int) []byte {
+// PodList returns a list of n pods as the API server sends it.
+func PodList(tb testing.TB, e wire.Encoding, n int) []byte {
 	tb.Helper()
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "4711", Continue: "next\"page", RemainingItemCount: new(int64(12))}}
 	for i := range n {
-		list.Items = append(list.Items, *newPod(i))
+		list.Items = append(list.Items, *NewPod(i))
 	}
-	return encode(tb, e, corev1.SchemeGroupVersion, list)
+	return Encode(tb, e, corev1.SchemeGroupVersion, list)
 }
 
-// until waits for an effect of garbage collection.
-func until(tb testing.TB, ok func() bool) {
+// Until waits for an effect of garbage collection.
+func Until(tb testing.TB, ok func() bool) {
 	tb.Helper()
 	for range 200 {
 		if ok() {

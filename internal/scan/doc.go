@@ -9,16 +9,7 @@
 package scan
 
 import (
-	"errors"
-
 	"github.com/go-json-experiment/json/jsontext"
-)
-
-var (
-	// ErrProtobuf is returned for bytes that are not a protobuf message.
-	ErrProtobuf = errors.New("malformed protobuf")
-	// ErrJSON is returned for bytes that are not the JSON of an object.
-	ErrJSON = errors.New("malformed JSON")
 )
 
 // Options are the rules for checking JSON. They match apimachinery, which replaces

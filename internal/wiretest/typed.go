@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package wiretest
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package stream
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"github.com/watershed-project/watershed/internal/scan"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // ListReader splits a list into objects as it arrives. It holds one object at a time,
@@ -18,17 +22,17 @@ type ListReader struct {
 
 // itemReader reads a list in one of the encodings.
 type itemReader interface {
-	next() (*Object, error)
+	next() (*wire.Object, error)
 	meta() ListMeta
 }
 
 // NewListReader reads the response to a LIST. All objects get the given kind. If it is
 // nil, they have the type in their own bytes, or else that of the list.
-func NewListReader(r io.Reader, e Encoding, kind *Kind) *ListReader {
+func NewListReader(r io.Reader, e wire.Encoding, kind *wire.Kind) *ListReader {
 	switch e {
-	case JSON:
+	case wire.JSON:
 		return &ListReader{items: newJSONList(r, kind)}
-	case Protobuf:
+	case wire.Protobuf:
 		return &ListReader{items: newProtoList(r, kind)}
 	default:
 		return &ListReader{err: fmt.Errorf("wire: read a list: %v", e)}
@@ -36,13 +40,13 @@ func NewListReader(r io.Reader, e Encoding, kind *Kind) *ListReader {
 }
 
 // Next returns the next object. [io.EOF] means that the list is complete. An
-// [*ObjectError] means that one object could not be filed: call Next again. Any other
+// [*wire.ObjectError] means that one object could not be filed: call Next again. Any other
 // error is final, and the list is not complete: [io.ErrUnexpectedEOF] if it was
 // truncated, and also an error if the body is not a list.
 //
 // If kind is nil, items without a type of their own need a list that has sent its type
 // before them; otherwise the error is final.
-func (l *ListReader) Next() (*Object, error) {
+func (l *ListReader) Next() (*wire.Object, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -50,11 +54,11 @@ func (l *ListReader) Next() (*Object, error) {
 	if err == nil {
 		return o, nil
 	}
-	if failed := (*ObjectError)(nil); errors.As(err, &failed) {
+	if failed := (*wire.ObjectError)(nil); errors.As(err, &failed) {
 		return nil, failed
 	}
 	if err != io.EOF { //nolint:errorlint // only the bare one means that all went well
-		err = fmt.Errorf("wire: read a list: %w", bounded(err))
+		err = fmt.Errorf("wire: read a list: %w", scan.Bounded(err))
 	}
 	l.err = err
 	return nil, err
@@ -76,4 +80,16 @@ type ListMeta struct {
 	// RemainingItemCount is the number of objects in the next pages, 0 if the server does
 	// not send it.
 	RemainingItemCount int64
+}
+
+// itemKind returns the kind of a list's items, derived from the kind of the list.
+func itemKind(b *wire.Builder, apiVersion, kind string) (*wire.Kind, error) {
+	if b.Kind != nil {
+		return b.Kind, nil
+	}
+	item, ok := strings.CutSuffix(kind, "List")
+	if !ok || item == "" {
+		return nil, fmt.Errorf("the kind of the items cannot be derived from a list of kind %.100q", kind)
+	}
+	return b.KindOf([]byte(apiVersion), []byte(item))
 }

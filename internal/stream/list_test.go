@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package stream_test
 
 import (
 	"bytes"
@@ -19,11 +19,13 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/stream"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
 // readList reads a list to its end. failed holds the objects that could not be filed.
-func readList(l *wire.ListReader) (objects []*wire.Object, failed []*wire.ObjectError, err error) {
+func readList(l *stream.ListReader) (objects []*wire.Object, failed []*wire.ObjectError, err error) {
 	for {
 		o, err := l.Next()
 		one := (*wire.ObjectError)(nil)
@@ -39,12 +41,12 @@ func readList(l *wire.ListReader) (objects []*wire.Object, failed []*wire.Object
 }
 
 func TestListReader_readsByteByByte(t *testing.T) {
-	for _, e := range encodings {
-		l := wire.NewListReader(iotest.OneByteReader(bytes.NewReader(podList(t, e, 5))), e, podKind)
+	for _, e := range wiretest.Encodings {
+		l := stream.NewListReader(iotest.OneByteReader(bytes.NewReader(wiretest.PodList(t, e, 5))), e, wiretest.PodKind)
 		for n := range 5 {
 			o, err := l.Next()
-			must(t, err)
-			if want := podObject(t, e, n); !wire.Same(o, want) {
+			wiretest.Must(t, err)
+			if want := wiretest.PodObject(t, e, n); !wire.Same(o, want) {
 				t.Errorf("%v: got %v, want %v", e, o, want)
 			}
 		}
@@ -53,15 +55,15 @@ func TestListReader_readsByteByByte(t *testing.T) {
 }
 
 func TestListReader_cutOffIsAnError(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		var pods corev1.PodList
 		for n := range 3 {
-			pods.Items = append(pods.Items, *smallPod(n))
+			pods.Items = append(pods.Items, *wiretest.SmallPod(n))
 		}
-		body := encode(t, e, corev1.SchemeGroupVersion, &pods)
+		body := wiretest.Encode(t, e, corev1.SchemeGroupVersion, &pods)
 		var ends []int // of the items
 		for n := range 3 {
-			raw := bare(t, e, encode(t, e, corev1.SchemeGroupVersion, smallPod(n)))
+			raw := wiretest.Bare(t, e, wiretest.Encode(t, e, corev1.SchemeGroupVersion, wiretest.SmallPod(n)))
 			if e == wire.JSON {
 				raw = bytes.TrimPrefix(raw, []byte(`{"kind":"Pod","apiVersion":"v1",`))
 			}
@@ -73,7 +75,7 @@ func TestListReader_cutOffIsAnError(t *testing.T) {
 		}
 		for cut := range len(body) {
 			for _, r := range []io.Reader{bytes.NewReader(body[:cut]), iotest.DataErrReader(bytes.NewReader(body[:cut]))} {
-				objects, failed, err := readList(wire.NewListReader(r, e, podKind))
+				objects, failed, err := readList(stream.NewListReader(r, e, wiretest.PodKind))
 				want := 0
 				for _, end := range ends {
 					if end <= cut {
@@ -97,10 +99,10 @@ func TestListReader_cutOffIsAnError(t *testing.T) {
 
 func TestListReader_brokenConnectionIsAnError(t *testing.T) {
 	broken := errors.New("connection reset")
-	for _, e := range encodings {
-		body := podList(t, e, 3)
+	for _, e := range wiretest.Encodings {
+		body := wiretest.PodList(t, e, 3)
 		r := io.MultiReader(bytes.NewReader(body[:len(body)/2]), iotest.ErrReader(broken))
-		l := wire.NewListReader(r, e, podKind)
+		l := stream.NewListReader(r, e, wiretest.PodKind)
 		objects, _, err := readList(l)
 		if len(objects) != 1 || !errors.Is(err, broken) {
 			t.Errorf("%v: %d objects and %v", e, len(objects), err)
@@ -119,14 +121,14 @@ func TestListReader_takesMembersInAnyOrder(t *testing.T) {
 		"  {\n \"metadata\" : {\"resourceVersion\":\"9\" , \"continue\":\"\u0063\",\"other\":[{}],\"remainingItemCount\":3},\"more\":{\"items\":[1]}, \"items\" : [ " + item + "\n ] }\n\n",
 	} {
 		for _, kind := range []*wire.Kind{nil, {GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}} {
-			l := wire.NewListReader(strings.NewReader(body), wire.JSON, kind)
+			l := stream.NewListReader(strings.NewReader(body), wire.JSON, kind)
 			objects, failed, err := readList(l)
 			if len(objects) != 1 || len(failed) != 0 || err != io.EOF { //nolint:errorlint // must be bare
 				t.Fatalf("%s: %v, %v, %v", body, objects, failed, err)
 			}
-			wantEqual(t, "object", objects[0].String(), "Widget n/w@7")
-			wantEqual(t, "bytes", string(objects[0].Bytes()), item)
-			wantEqual(t, "Meta", l.Meta(), wire.ListMeta{ResourceVersion: "9", Continue: "c", RemainingItemCount: 3})
+			wiretest.WantEqual(t, "object", objects[0].String(), "Widget n/w@7")
+			wiretest.WantEqual(t, "bytes", string(objects[0].Bytes()), item)
+			wiretest.WantEqual(t, "Meta", l.Meta(), stream.ListMeta{ResourceVersion: "9", Continue: "c", RemainingItemCount: 3})
 		}
 	}
 }
@@ -138,7 +140,7 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 		e    wire.Encoding
 		body string
 	}{
-		"Status":           {wire.JSON, string(encode(t, wire.JSON, v1, status))},
+		"Status":           {wire.JSON, string(wiretest.Encode(t, wire.JSON, v1, status))},
 		"no items":         {wire.JSON, `{"kind":"PodList","apiVersion":"v1","metadata":{}}`},
 		"items no array":   {wire.JSON, `{"items":{}}`},
 		"items twice":      {wire.JSON, `{"items":[],"items":[]}`},
@@ -149,10 +151,10 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 		"bad metadata":     {wire.JSON, `{"items":[],"metadata":{"resourceVersion":5}}`},
 		"bad kind":         {wire.JSON, `{"items":[],"kind":{}}`},
 		"late kind":        {wire.JSON, `{"items":[{"metadata":{"name":"x"}}],"kind":"PodList","apiVersion":"v1"}`},
-		"Status, protobuf": {wire.Protobuf, string(encode(t, wire.Protobuf, v1, status))},
-		"no magic":         {wire.Protobuf, string(podBytes(t, wire.Protobuf, 1))},
-		"JSON":             {wire.Protobuf, string(podList(t, wire.JSON, 1))},
-		"protobuf":         {wire.JSON, string(podList(t, wire.Protobuf, 1))},
+		"Status, protobuf": {wire.Protobuf, string(wiretest.Encode(t, wire.Protobuf, v1, status))},
+		"no magic":         {wire.Protobuf, string(wiretest.PodBytes(t, wire.Protobuf, 1))},
+		"JSON":             {wire.Protobuf, string(wiretest.PodList(t, wire.JSON, 1))},
+		"protobuf":         {wire.JSON, string(wiretest.PodList(t, wire.Protobuf, 1))},
 		"two bodies":       {wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x00\x12\x00"},
 		"late TypeMeta":    {wire.Protobuf, "k8s\x00\x12\x00\x0a\x0d\x0a\x02v1\x12\x07PodList"},
 		"no body":          {wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList"},
@@ -163,11 +165,11 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 		"empty, protobuf":  {wire.Protobuf, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, kind := range []*wire.Kind{nil, podKind} {
+			for _, kind := range []*wire.Kind{nil, wiretest.PodKind} {
 				if kind != nil && strings.HasPrefix(name, "late") {
 					continue // a given kind is known from the start
 				}
-				objects, failed, err := readList(wire.NewListReader(strings.NewReader(c.body), c.e, kind))
+				objects, failed, err := readList(stream.NewListReader(strings.NewReader(c.body), c.e, kind))
 				if len(objects) != 0 || len(failed) != 0 || err == nil || err == io.EOF { //nolint:errorlint // must be bare
 					t.Errorf("got %v, %v, %v", objects, failed, err)
 				}
@@ -177,9 +179,9 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 }
 
 func TestListReader_emptyListIsComplete(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		for _, list := range []apiruntime.Object{&corev1.PodList{}, &corev1.PodList{Items: []corev1.Pod{}}} {
-			objects, failed, err := readList(wire.NewListReader(bytes.NewReader(encode(t, e, corev1.SchemeGroupVersion, list)), e, nil))
+			objects, failed, err := readList(stream.NewListReader(bytes.NewReader(wiretest.Encode(t, e, corev1.SchemeGroupVersion, list)), e, nil))
 			if len(objects) != 0 || len(failed) != 0 || err != io.EOF { //nolint:errorlint // must be bare
 				t.Errorf("%v: %v, %v, %v", e, objects, failed, err)
 			}
@@ -196,51 +198,51 @@ func TestListReader_oneBadObjectIsNotTheEnd(t *testing.T) {
 		`{"metadata":{"name":"a","labels":{},"labels":{}}}`, `{"apiVersion":"g/","kind":"Pod","metadata":{"name":"a"}}`,
 	}
 	body := `{"kind":"PodList","apiVersion":"v1","items":[` + strings.Join(bad, ",") + `,{"metadata":{"name":"good"}}]}`
-	objects, failed, err := readList(wire.NewListReader(strings.NewReader(body), wire.JSON, nil))
+	objects, failed, err := readList(stream.NewListReader(strings.NewReader(body), wire.JSON, nil))
 	if len(objects) != 1 || objects[0].Key() != "good" || err != io.EOF { //nolint:errorlint // must be bare
 		t.Errorf("objects %v, %v", objects, err)
 	}
-	wantEqual(t, "failed", len(failed), len(bad))
+	wiretest.WantEqual(t, "failed", len(failed), len(bad))
 
-	pods := corev1.PodList{Items: []corev1.Pod{{}, *newPod(1), {ObjectMeta: metav1.ObjectMeta{Name: "a/b", Namespace: "n"}}}}
-	objects, failed, err = readList(wire.NewListReader(bytes.NewReader(encode(t, wire.Protobuf, corev1.SchemeGroupVersion, &pods)), wire.Protobuf, podKind))
+	pods := corev1.PodList{Items: []corev1.Pod{{}, *wiretest.NewPod(1), {ObjectMeta: metav1.ObjectMeta{Name: "a/b", Namespace: "n"}}}}
+	objects, failed, err = readList(stream.NewListReader(bytes.NewReader(wiretest.Encode(t, wire.Protobuf, corev1.SchemeGroupVersion, &pods)), wire.Protobuf, wiretest.PodKind))
 	if len(objects) != 1 || len(failed) != 2 || err != io.EOF { //nolint:errorlint // must be bare
 		t.Fatalf("objects %v, failed %v, %v", objects, failed, err)
 	}
-	wantEqual(t, "error", failed[1].Error(), "wire: Pod n/a/b: namespace or name contains a slash")
+	wiretest.WantEqual(t, "error", failed[1].Error(), "wire: Pod n/a/b: namespace or name contains a slash")
 }
 
 func TestListReader_objectsShareTheirKind(t *testing.T) {
-	for _, e := range encodings {
-		objects, _, _ := readList(wire.NewListReader(bytes.NewReader(podList(t, e, 3)), e, nil))
+	for _, e := range wiretest.Encodings {
+		objects, _, _ := readList(stream.NewListReader(bytes.NewReader(wiretest.PodList(t, e, 3)), e, nil))
 		for _, o := range objects {
-			wantEqual(t, "kind", o.GroupVersionKind(), podKind.GroupVersionKind)
-			wantEqual(t, "Kind", wire.KindOf(o), wire.KindOf(objects[0]))
+			wiretest.WantEqual(t, "kind", o.GroupVersionKind(), wiretest.PodKind.GroupVersionKind)
+			wiretest.WantEqual(t, "Kind", o.Kind(), objects[0].Kind())
 		}
 	}
 	mixed := `{"kind":"List","apiVersion":"v1","items":[{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}},{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"b"}},{"metadata":{"name":"c"}}]}`
-	objects, failed, err := readList(wire.NewListReader(strings.NewReader(mixed), wire.JSON, nil))
+	objects, failed, err := readList(stream.NewListReader(strings.NewReader(mixed), wire.JSON, nil))
 	if got := fmt.Sprint(objects, len(failed), err); got != "[Pod a@0 Deployment b@0] 1 EOF" {
 		t.Errorf("a mixed list is %s", got)
 	}
-	wantEqual(t, "group", objects[1].GroupVersionKind().Group, "apps")
+	wiretest.WantEqual(t, "group", objects[1].GroupVersionKind().Group, "apps")
 }
 
 func TestListReader_givenKindCounts(t *testing.T) {
 	partial := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{
 		TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
-		ObjectMeta: newPod(1).ObjectMeta,
+		ObjectMeta: wiretest.NewPod(1).ObjectMeta,
 	}}}
-	for _, e := range encodings {
-		objects, _, _ := readList(wire.NewListReader(bytes.NewReader(encodeWith(t, metaCodecs, e, metav1.SchemeGroupVersion, partial)), e, podKind))
+	for _, e := range wiretest.Encodings {
+		objects, _, _ := readList(stream.NewListReader(bytes.NewReader(wiretest.EncodeWith(t, wiretest.MetaCodecs, e, metav1.SchemeGroupVersion, partial)), e, wiretest.PodKind))
 		if len(objects) != 1 {
 			t.Fatal(objects)
 		}
-		wantEqual(t, "kind", objects[0].GroupVersionKind(), podKind.GroupVersionKind)
+		wiretest.WantEqual(t, "kind", objects[0].GroupVersionKind(), wiretest.PodKind.GroupVersionKind)
 		m, err := wire.Decode[*metav1.PartialObjectMetadata](objects[0])
-		must(t, err)
-		wantEqual(t, "decoded kind", m.GroupVersionKind(), podKind.GroupVersionKind)
-		wantEqual(t, "name", m.Name, newPod(1).Name)
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "decoded kind", m.GroupVersionKind(), wiretest.PodKind.GroupVersionKind)
+		wiretest.WantEqual(t, "name", m.Name, wiretest.NewPod(1).Name)
 	}
 }
 
@@ -251,7 +253,7 @@ func TestListReader_lyingLengthCostsNothing(t *testing.T) {
 	body = binary.AppendUvarint(body, 30<<20)
 	body = append(body, 1, 2, 3)
 	if got := allocatedBy(func() {
-		if _, _, err := readList(wire.NewListReader(bytes.NewReader(body), wire.Protobuf, podKind)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, _, err := readList(stream.NewListReader(bytes.NewReader(body), wire.Protobuf, wiretest.PodKind)); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Error(err)
 		}
 	}); got > 4<<20 {
@@ -260,36 +262,36 @@ func TestListReader_lyingLengthCostsNothing(t *testing.T) {
 }
 
 func TestListReader_refusesEndlessObjects(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || wiretest.Race {
 		t.Skip("reads 32 MiB")
 	}
 	endless := io.MultiReader(strings.NewReader(`{"items":[{"metadata":{"name":"`), iotest.TimeoutReader(forever{}))
-	_, _, err := readList(wire.NewListReader(endless, wire.JSON, podKind))
+	_, _, err := readList(stream.NewListReader(endless, wire.JSON, wiretest.PodKind))
 	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	_, _, err = readList(wire.NewListReader(io.MultiReader(strings.NewReader(`{"items":[{"metadata":{"name":"`), forever{}), wire.JSON, podKind))
+	_, _, err = readList(stream.NewListReader(io.MultiReader(strings.NewReader(`{"items":[{"metadata":{"name":"`), forever{}), wire.JSON, wiretest.PodKind))
 	if err == nil || !strings.Contains(err.Error(), "larger than 32 MiB") {
 		t.Error(err)
 	}
-	_, _, err = readList(wire.NewListReader(nothing{}, wire.JSON, podKind))
+	_, _, err = readList(stream.NewListReader(nothing{}, wire.JSON, wiretest.PodKind))
 	if !errors.Is(err, io.ErrNoProgress) {
 		t.Error(err)
 	}
 }
 
 func TestListReader_holdsOneObjectAtATime(t *testing.T) {
-	for _, e := range encodings {
-		body := podList(t, e, 2000)
-		l := wire.NewListReader(bytes.NewReader(body), e, podKind)
+	for _, e := range wiretest.Encodings {
+		body := wiretest.PodList(t, e, 2000)
+		l := stream.NewListReader(bytes.NewReader(body), e, wiretest.PodKind)
 		most := uint64(0)
-		before := heap()
+		before := wiretest.Heap()
 		for n := 0; ; n++ {
 			if _, err := l.Next(); err != nil {
 				break
 			}
 			if n%500 == 0 {
-				most = max(most, max(heap(), before)-before)
+				most = max(most, max(wiretest.Heap(), before)-before)
 			}
 		}
 		if most > 1<<20 {
@@ -317,13 +319,4 @@ func allocatedBy(f func()) uint64 {
 	f()
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
-}
-
-func heap() uint64 {
-	var m runtime.MemStats
-	for range 3 { // the content of a sync.Pool survives the first collection
-		runtime.GC()
-	}
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

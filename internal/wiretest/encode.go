@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package wiretest
 
 import (
 	"bytes"
@@ -23,14 +23,15 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// codecs encode as kube-apiserver does: lists are encoded as streams.
-var codecs = serializer.NewCodecFactory(scheme.Scheme,
+// Codecs encode as kube-apiserver does: lists are encoded as streams.
+var Codecs = serializer.NewCodecFactory(scheme.Scheme,
 	serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
 
-var encodings = []wire.Encoding{wire.JSON, wire.Protobuf}
+// Encodings are the encodings to test.
+var Encodings = []wire.Encoding{wire.JSON, wire.Protobuf}
 
-// metaCodecs encode the objects of metadata-only requests.
-var metaCodecs = func() serializer.CodecFactory {
+// MetaCodecs encode the objects of metadata-only requests.
+var MetaCodecs = func() serializer.CodecFactory {
 	s := runtime.NewScheme()
 	if err := metav1.AddMetaToScheme(s); err != nil {
 		panic(err)
@@ -50,43 +51,46 @@ func info(codecs serializer.CodecFactory, e wire.Encoding) runtime.SerializerInf
 	return i
 }
 
-func encode(tb testing.TB, e wire.Encoding, gv schema.GroupVersion, o runtime.Object) []byte {
+// Encode returns a value as the API server sends it on its own.
+func Encode(tb testing.TB, e wire.Encoding, gv schema.GroupVersion, o runtime.Object) []byte {
 	tb.Helper()
-	return encodeWith(tb, codecs, e, gv, o)
+	return EncodeWith(tb, Codecs, e, gv, o)
 }
 
-func encodeWith(tb testing.TB, codecs serializer.CodecFactory, e wire.Encoding, gv schema.GroupVersion, o runtime.Object) []byte {
+// EncodeWith is Encode with other codecs.
+func EncodeWith(tb testing.TB, codecs serializer.CodecFactory, e wire.Encoding, gv schema.GroupVersion, o runtime.Object) []byte {
 	tb.Helper()
 	b, err := runtime.Encode(codecs.EncoderForVersion(info(codecs, e).Serializer, gv), o)
-	must(tb, err)
+	Must(tb, err)
 	return b
 }
 
-// bare returns the message in a protobuf body, or JSON without its newline.
-func bare(tb testing.TB, e wire.Encoding, body []byte) []byte {
+// Bare returns the message in a protobuf body, or JSON without its newline.
+func Bare(tb testing.TB, e wire.Encoding, body []byte) []byte {
 	tb.Helper()
 	if e == wire.JSON {
 		return bytes.TrimSpace(body)
 	}
 	var unknown runtime.Unknown
-	must(tb, unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))))
+	Must(tb, unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))))
 	return unknown.Raw
 }
 
-func encodeWatch(tb testing.TB, e wire.Encoding, gv schema.GroupVersion, events []watch.Event) []byte {
+// EncodeWatch returns events as the API server sends them in a watch.
+func EncodeWatch(tb testing.TB, e wire.Encoding, gv schema.GroupVersion, events []watch.Event) []byte {
 	tb.Helper()
 	var b bytes.Buffer
-	i := info(codecs, e)
-	outer := streaming.NewEncoder(i.StreamSerializer.NewFrameWriter(&b), codecs.EncoderForVersion(i.StreamSerializer.Serializer, gv))
-	w := restwatch.NewEncoder(outer, codecs.EncoderForVersion(i.Serializer, gv))
+	i := info(Codecs, e)
+	outer := streaming.NewEncoder(i.StreamSerializer.NewFrameWriter(&b), Codecs.EncoderForVersion(i.StreamSerializer.Serializer, gv))
+	w := restwatch.NewEncoder(outer, Codecs.EncoderForVersion(i.Serializer, gv))
 	for _, ev := range events {
-		must(tb, w.Encode(&ev))
+		Must(tb, w.Encode(&ev))
 	}
 	return b.Bytes()
 }
 
-// kindOf returns a Kind with its Go type, as a caller with a scheme has it.
-func kindOf(gvk schema.GroupVersionKind) *wire.Kind {
+// KindOf returns a Kind with its Go type, as a caller with a scheme has it.
+func KindOf(gvk schema.GroupVersionKind) *wire.Kind {
 	return &wire.Kind{GroupVersionKind: gvk, New: func() runtime.Object {
 		o, err := scheme.Scheme.New(gvk)
 		if err != nil {
@@ -96,25 +100,25 @@ func kindOf(gvk schema.GroupVersionKind) *wire.Kind {
 	}}
 }
 
-// objectKinds returns the kinds for tests of all kinds.
-func objectKinds(tb testing.TB) []schema.GroupVersionKind {
+// ObjectKinds returns the kinds for tests of all kinds.
+func ObjectKinds(tb testing.TB) []schema.GroupVersionKind {
 	tb.Helper()
 	all := specimen.Kinds(tb)
-	if raceEnabled {
+	if Race {
 		// There is only one goroutine, so the race detector cannot find anything.
 		return all[:25]
 	}
 	return all
 }
 
-// newList makes a list of the kind, if the kind has a list type.
-func newList(tb testing.TB, gvk schema.GroupVersionKind, items []runtime.Object) (runtime.Object, bool) {
+// NewList makes a list of the kind, if the kind has a list type.
+func NewList(tb testing.TB, gvk schema.GroupVersionKind, items []runtime.Object) (runtime.Object, bool) {
 	tb.Helper()
 	list, err := scheme.Scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return nil, false
 	}
-	must(tb, meta.SetList(list, items))
+	Must(tb, meta.SetList(list, items))
 	m := list.(metav1.ListInterface)
 	m.SetResourceVersion("4711")
 	m.SetContinue("next\"page")
@@ -137,14 +141,16 @@ func version(m metav1.Object) uint64 {
 	return v
 }
 
-func must(tb testing.TB, err error) {
+// Must ends the test if there is an error.
+func Must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func wantEqual[T comparable](tb testing.TB, what string, got, want T) {
+// WantEqual reports a difference.
+func WantEqual[T comparable](tb testing.TB, what string, got, want T) {
 	tb.Helper()
 	if got != want {
 		tb.Errorf("%s is %s, want %s", what, show(got), show(want))

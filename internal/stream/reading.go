@@ -5,7 +5,6 @@ package stream
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/watershed-project/watershed/internal/buffer"
@@ -15,14 +14,11 @@ import (
 // them have arrived.
 const step = 1 << 20
 
-// ErrTooLarge is returned for an object or a frame of more than [buffer.MaxObject] bytes.
-var ErrTooLarge = fmt.Errorf("larger than %d MiB", buffer.MaxObject>>20)
-
 // readN reads n bytes into a slice of that size. It allocates at most twice as much as
 // has arrived, or step.
 func readN(r io.Reader, n uint64) ([]byte, error) {
 	if n > buffer.MaxObject {
-		return nil, ErrTooLarge
+		return nil, buffer.ErrTooLarge
 	}
 	var b []byte
 	for have := 0; have < int(n) || b == nil; have = len(b) {
@@ -30,14 +26,14 @@ func readN(r io.Reader, n uint64) ([]byte, error) {
 		copy(grown, b)
 		b = grown
 		if _, err := io.ReadFull(r, b[have:]); err != nil {
-			return nil, Unexpected(err)
+			return nil, unexpected(err)
 		}
 	}
 	return b, nil
 }
 
-// Unexpected turns io.EOF in the middle of a stream into io.ErrUnexpectedEOF.
-func Unexpected(err error) error {
+// unexpected turns io.EOF in the middle of a stream into io.ErrUnexpectedEOF.
+func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -76,21 +72,18 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return a.r.Read(p)
 }
 
-// Meter limits how much is read for one JSON value. The decoder that reads from it
+// meter limits how much is read for one JSON value. The decoder that reads from it
 // buffers whole values, however long they are.
-type Meter struct {
+type meter struct {
 	// first is read before r.
 	first []byte
 	r     io.Reader
-	// Left is how many bytes may still be read.
-	Left int
+	// left is how many bytes may still be read.
+	left int
 }
 
-// NewMeter returns a Meter that may not read anything yet.
-func NewMeter(r io.Reader) *Meter { return &Meter{r: r} }
-
 // Read implements io.Reader.
-func (m *Meter) Read(p []byte) (int, error) {
+func (m *meter) Read(p []byte) (int, error) {
 	if len(m.first) > 0 {
 		n := copy(p, m.first)
 		if m.first = m.first[n:]; len(m.first) == 0 {
@@ -98,13 +91,13 @@ func (m *Meter) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	if m.Left <= 0 {
-		return 0, ErrTooLarge
+	if m.left <= 0 {
+		return 0, buffer.ErrTooLarge
 	}
 	// The decoder itself would retry forever.
 	for range 100 {
-		if n, err := m.r.Read(p[:min(len(p), m.Left)]); n > 0 || err != nil {
-			m.Left -= n
+		if n, err := m.r.Read(p[:min(len(p), m.left)]); n > 0 || err != nil {
+			m.left -= n
 			return n, err
 		}
 	}

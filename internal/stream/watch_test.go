@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package stream_test
 
 import (
 	"bytes"
@@ -18,11 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/watershed-project/watershed/internal/kubetest/specimen"
+	"github.com/watershed-project/watershed/internal/stream"
+	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
 
 // readWatch reads a watch to its end. failed holds the objects that could not be filed.
-func readWatch(w *wire.WatchReader) (events []wire.Event, failed []*wire.ObjectError, err error) {
+func readWatch(w *stream.WatchReader) (events []stream.Event, failed []*wire.ObjectError, err error) {
 	for {
 		ev, err := w.Next()
 		one := (*wire.ObjectError)(nil)
@@ -38,15 +40,15 @@ func readWatch(w *wire.WatchReader) (events []wire.Event, failed []*wire.ObjectE
 }
 
 func TestWatchReader_cutOffWithinAnEventIsAnError(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		var body []byte
 		ends := []int{0}
 		for n := range 3 {
-			body = append(body, encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: smallPod(n)}})...)
+			body = append(body, wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: wiretest.SmallPod(n)}})...)
 			ends = append(ends, len(body))
 		}
 		for cut := range len(body) + 1 {
-			events, failed, err := readWatch(wire.NewWatchReader(bytes.NewReader(body[:cut]), e, podKind))
+			events, failed, err := readWatch(stream.NewWatchReader(bytes.NewReader(body[:cut]), e, wiretest.PodKind))
 			want, between := 0, false
 			for n, end := range ends {
 				// In JSON an event is complete before its newline.
@@ -84,14 +86,14 @@ func (c *chunks) Read(p []byte) (int, error) {
 }
 
 func TestWatchReader_waitReadsOnlyIfNothingIsThere(t *testing.T) {
-	for _, e := range encodings {
+	for _, e := range wiretest.Encodings {
 		var bodies [][]byte
 		for n := range 4 {
-			bodies = append(bodies, encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: smallPod(n)}}))
+			bodies = append(bodies, wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: wiretest.SmallPod(n)}}))
 		}
 		half := len(bodies[2]) / 2
 		body := &chunks{parts: [][]byte{slices.Concat(bodies[0], bodies[1]), bodies[2][:half], slices.Concat(bodies[2][half:], bodies[3])}}
-		w := wire.NewWatchReader(body, e, podKind)
+		w := stream.NewWatchReader(body, e, wiretest.PodKind)
 		for n := range 4 {
 			before := body.reads
 			w.Wait()
@@ -103,7 +105,7 @@ func TestWatchReader_waitReadsOnlyIfNothingIsThere(t *testing.T) {
 			if body.reads > before {
 				t.Errorf("%v: the second wait for event %d reads again", e, n)
 			}
-			if ev, err := w.Next(); err != nil || ev.Object.Name() != smallPod(n).Name {
+			if ev, err := w.Next(); err != nil || ev.Object.Name() != wiretest.SmallPod(n).Name {
 				t.Fatalf("%v: event %d is %v, %v", e, n, ev, err)
 			}
 		}
@@ -121,42 +123,42 @@ func TestWatchReader_errorCarriesTheStatus(t *testing.T) {
 		Status:   "Failure", Message: "too old resource version: 5 (90)", Reason: metav1.StatusReasonExpired, Code: 410,
 		Details: &metav1.StatusDetails{RetryAfterSeconds: 3, Causes: []metav1.StatusCause{{Type: "ResourceVersionTooLarge"}}},
 	}
-	for _, e := range encodings {
-		body := encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: want}})
-		events, _, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), e, podKind))
+	for _, e := range wiretest.Encodings {
+		body := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: want}})
+		events, _, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), e, wiretest.PodKind))
 		if err != io.EOF || len(events) != 1 { //nolint:errorlint // must be bare
 			t.Fatal(events, err)
 		}
-		if diff := cmp.Diff(wire.Event{Type: wire.Error, Status: want}, events[0]); diff != "" {
+		if diff := cmp.Diff(stream.Event{Type: stream.Error, Status: want}, events[0]); diff != "" {
 			t.Errorf("%v: %s", e, diff)
 		}
-		body = encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: newPod(1)}})
-		if events, failed, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), e, podKind)); len(events)+len(failed) != 0 || err == io.EOF { //nolint:errorlint // must be bare
+		body = wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: wiretest.NewPod(1)}})
+		if events, failed, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), e, wiretest.PodKind)); len(events)+len(failed) != 0 || err == io.EOF { //nolint:errorlint // must be bare
 			t.Errorf("an error with a pod in it is %v, %v, %v", events, failed, err)
 		}
 	}
 }
 
 func TestWatchReader_oneBadObjectIsNotTheEnd(t *testing.T) {
-	for _, e := range encodings {
-		body := encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
-			{Type: watch.Added, Object: newPod(1)},
+	for _, e := range wiretest.Encodings {
+		body := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
+			{Type: watch.Added, Object: wiretest.NewPod(1)},
 			{Type: watch.Modified, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", ResourceVersion: "8"}}},
 			{Type: watch.Bookmark, Object: &corev1.Pod{}},
-			{Type: watch.Deleted, Object: newPod(2)},
+			{Type: watch.Deleted, Object: wiretest.NewPod(2)},
 		})
-		w := wire.NewWatchReader(bytes.NewReader(body), e, podKind)
+		w := stream.NewWatchReader(bytes.NewReader(body), e, wiretest.PodKind)
 		if _, err := w.Next(); err != nil {
 			t.Fatal(err)
 		}
 		failed := (*wire.ObjectError)(nil)
-		if ev, err := w.Next(); !errors.As(err, &failed) || ev.Type != wire.Modified || ev.Version != "8" {
+		if ev, err := w.Next(); !errors.As(err, &failed) || ev.Type != stream.Modified || ev.Version != "8" {
 			t.Errorf("%v: %v, %v", e, ev, err)
 		}
-		if ev, err := w.Next(); !errors.As(err, &failed) || ev.Type != wire.Bookmark {
+		if ev, err := w.Next(); !errors.As(err, &failed) || ev.Type != stream.Bookmark {
 			t.Errorf("%v: %v, %v", e, ev, err)
 		}
-		if ev, err := w.Next(); err != nil || ev.Type != wire.Deleted {
+		if ev, err := w.Next(); err != nil || ev.Type != stream.Deleted {
 			t.Errorf("%v: %v, %v", e, ev, err)
 		}
 	}
@@ -164,9 +166,9 @@ func TestWatchReader_oneBadObjectIsNotTheEnd(t *testing.T) {
 	frame := (&metav1.WatchEvent{Type: "ADDED"})
 	frame.Object.Raw = []byte("what is this")
 	message, err := frame.Marshal()
-	must(t, err)
+	wiretest.Must(t, err)
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
-	if _, failed, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), wire.Protobuf, podKind)); len(failed) != 1 || err != io.EOF { //nolint:errorlint // must be bare
+	if _, failed, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), wire.Protobuf, wiretest.PodKind)); len(failed) != 1 || err != io.EOF { //nolint:errorlint // must be bare
 		t.Errorf("%v, %v", failed, err)
 	}
 }
@@ -176,8 +178,8 @@ func TestWatchReader_refusesWhatIsNoWatch(t *testing.T) {
 		e    wire.Encoding
 		body string
 	}{
-		"list":         {wire.JSON, string(podList(t, wire.JSON, 1))},
-		"pod":          {wire.JSON, string(podBytes(t, wire.JSON, 1))},
+		"list":         {wire.JSON, string(wiretest.PodList(t, wire.JSON, 1))},
+		"pod":          {wire.JSON, string(wiretest.PodBytes(t, wire.JSON, 1))},
 		"unknown type": {wire.JSON, `{"type":"CHANGED","object":{"metadata":{"name":"x"}}}`},
 		"no type":      {wire.JSON, `{"object":{"metadata":{"name":"x"}}}`},
 		"bad type":     {wire.JSON, `{"type":7,"object":{}}`},
@@ -185,13 +187,13 @@ func TestWatchReader_refusesWhatIsNoWatch(t *testing.T) {
 		"no JSON":      {wire.JSON, `{"type":"ADDED",}`},
 		"bad status":   {wire.JSON, `{"type":"ERROR","object":[]}`},
 		"no status":    {wire.JSON, `{"type":"ERROR"}`},
-		"no frames":    {wire.Protobuf, string(podList(t, wire.Protobuf, 1))},
+		"no frames":    {wire.Protobuf, string(wiretest.PodList(t, wire.Protobuf, 1))},
 		"empty frame":  {wire.Protobuf, "\x00\x00\x00\x00"},
 		"too large":    {wire.Protobuf, "\x7f\xff\xff\xff"},
 		"neither":      {7, "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events, failed, err := readWatch(wire.NewWatchReader(strings.NewReader(c.body), c.e, podKind))
+			events, failed, err := readWatch(stream.NewWatchReader(strings.NewReader(c.body), c.e, wiretest.PodKind))
 			if len(events)+len(failed) != 0 || err == io.EOF { //nolint:errorlint // must be bare
 				t.Errorf("%v, %v, %v", events, failed, err)
 			}
@@ -202,30 +204,30 @@ func TestWatchReader_refusesWhatIsNoWatch(t *testing.T) {
 // TestWatchReader_letsGoOfLargeBuffers reads large and small events in turn, so that
 // buffers are replaced.
 func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
-	large := newPod(1)
+	large := wiretest.NewPod(1)
 	large.Annotations["large"] = strings.Repeat("x", 1<<20)
 	var events []watch.Event
 	for n := range 20 {
-		events = append(events, watch.Event{Type: watch.Added, Object: newPod(n)})
+		events = append(events, watch.Event{Type: watch.Added, Object: wiretest.NewPod(n)})
 		if n%3 == 0 {
 			events = append(events, watch.Event{Type: watch.Modified, Object: large})
 		}
 	}
-	events = append(events, watch.Event{Type: watch.Bookmark, Object: newPod(5)}, watch.Event{Type: watch.Added, Object: newPod(6)})
-	for _, e := range encodings {
-		body := encodeWatch(t, e, corev1.SchemeGroupVersion, events)
-		before := heap()
-		w := wire.NewWatchReader(bytes.NewReader(body), e, podKind)
+	events = append(events, watch.Event{Type: watch.Bookmark, Object: wiretest.NewPod(5)}, watch.Event{Type: watch.Added, Object: wiretest.NewPod(6)})
+	for _, e := range wiretest.Encodings {
+		body := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, events)
+		before := wiretest.Heap()
+		w := stream.NewWatchReader(bytes.NewReader(body), e, wiretest.PodKind)
 		for _, want := range events {
 			ev, err := w.Next()
-			must(t, err)
-			wantEqual(t, "Type", ev.Type.String(), string(want.Type))
-			wantEqual(t, "Version", ev.Version, want.Object.(*corev1.Pod).ResourceVersion)
-			if ev.Object != nil && !bytes.Equal(ev.Object.Bytes(), bare(t, e, encode(t, e, corev1.SchemeGroupVersion, want.Object))) {
+			wiretest.Must(t, err)
+			wiretest.WantEqual(t, "Type", ev.Type.String(), string(want.Type))
+			wiretest.WantEqual(t, "Version", ev.Version, want.Object.(*corev1.Pod).ResourceVersion)
+			if ev.Object != nil && !bytes.Equal(ev.Object.Bytes(), wiretest.Bare(t, e, wiretest.Encode(t, e, corev1.SchemeGroupVersion, want.Object))) {
 				t.Errorf("%v: bytes of %v differ", e, ev.Object)
 			}
 		}
-		if after := heap(); after > before+200<<10 {
+		if after := wiretest.Heap(); after > before+200<<10 {
 			t.Errorf("%v: an idle watch holds %d bytes", e, after-before)
 		}
 		if _, err := w.Next(); err != io.EOF { //nolint:errorlint // must be bare
@@ -237,10 +239,10 @@ func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
 // TestWatchReader_sameBytesAsList checks the property by which a relist recognizes
 // objects that it has already.
 func TestWatchReader_sameBytesAsList(t *testing.T) {
-	for _, e := range encodings {
-		listed, _, _ := readList(wire.NewListReader(bytes.NewReader(podList(t, e, 2)), e, podKind))
-		watched, _, _ := readWatch(wire.NewWatchReader(bytes.NewReader(encodeWatch(t, e, corev1.SchemeGroupVersion,
-			[]watch.Event{{Type: watch.Added, Object: newPod(0)}, {Type: watch.Added, Object: newPod(1)}})), e, nil))
+	for _, e := range wiretest.Encodings {
+		listed, _, _ := readList(stream.NewListReader(bytes.NewReader(wiretest.PodList(t, e, 2)), e, wiretest.PodKind))
+		watched, _, _ := readWatch(stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion,
+			[]watch.Event{{Type: watch.Added, Object: wiretest.NewPod(0)}, {Type: watch.Added, Object: wiretest.NewPod(1)}})), e, nil))
 		if len(listed) != 2 || len(watched) != 2 {
 			t.Fatal(listed, watched)
 		}
@@ -257,13 +259,13 @@ func TestWatchReader_sameBytesAsList(t *testing.T) {
 func TestReaders_surviveCorruption(t *testing.T) {
 	r := specimen.Rand(t)
 	rounds := 2000
-	if raceEnabled {
+	if wiretest.Race {
 		rounds = 200
 	}
-	for _, e := range encodings {
-		list := podList(t, e, 3)
-		events := encodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
-			{Type: watch.Added, Object: newPod(1)}, {Type: watch.Bookmark, Object: newPod(1)}, {Type: watch.Error, Object: &metav1.Status{}},
+	for _, e := range wiretest.Encodings {
+		list := wiretest.PodList(t, e, 3)
+		events := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
+			{Type: watch.Added, Object: wiretest.NewPod(1)}, {Type: watch.Bookmark, Object: wiretest.NewPod(1)}, {Type: watch.Error, Object: &metav1.Status{}},
 		})
 		for range rounds {
 			for _, whole := range [][]byte{list, events} {
@@ -278,36 +280,23 @@ func TestReaders_surviveCorruption(t *testing.T) {
 						body = slices.Insert(body, at, body[r.Intn(at+1):at]...)
 					}
 				}
-				objects, _, err := readList(wire.NewListReader(bytes.NewReader(body), e, nil))
+				objects, _, err := readList(stream.NewListReader(bytes.NewReader(body), e, nil))
 				if err == nil {
 					t.Fatal("no end")
 				}
 				for _, o := range objects {
-					useObject(o)
+					wiretest.UseObject(o)
 				}
-				got, _, err := readWatch(wire.NewWatchReader(bytes.NewReader(body), e, podKind))
+				got, _, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), e, wiretest.PodKind))
 				if err == nil {
 					t.Fatal("no end")
 				}
 				for _, ev := range got {
 					if ev.Object != nil {
-						useObject(ev.Object)
+						wiretest.UseObject(ev.Object)
 					}
 				}
 			}
 		}
 	}
-}
-
-// useObject calls all methods and ignores their errors.
-func useObject(o *wire.Object) {
-	_ = labelsOf(o)
-	_, _ = o.Created(), o.Managers(nil)
-	o.Label("app")
-	_ = o.ResourceVersion() + o.Namespace() + o.Name() + o.String()
-	_, _ = wire.DecodeFresh[*metav1.PartialObjectMetadata](o)
-	pod, _ := wire.DecodeFresh[*corev1.Pod](o)
-	less := o.Without(wire.ManagedFields | wire.LastApplied)
-	_ = labelsOf(less)
-	_ = less.DecodeIntoLike(new(corev1.Pod), o, pod)
 }

@@ -19,11 +19,11 @@ import (
 
 	"github.com/watershed-project/watershed/internal/buffer"
 	"github.com/watershed-project/watershed/internal/protobuf"
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
-// Frame is an event whose object is still encoded, in bytes that belong to the reader.
-type Frame struct {
+// frame is an event whose object is still encoded, in bytes that belong to the reader.
+type frame struct {
 	Type   []byte
 	Object []byte
 	// APIVersion and Kind are the object's type in a protobuf envelope.
@@ -35,7 +35,7 @@ type Frame struct {
 }
 
 // Status decodes the status of an event of type ERROR.
-func (f *Frame) Status() (*metav1.Status, error) {
+func (f *frame) Status() (*metav1.Status, error) {
 	status := &metav1.Status{}
 	err := f.Fault
 	switch {
@@ -56,10 +56,10 @@ func (f *Frame) Status() (*metav1.Status, error) {
 	return status, nil
 }
 
-// JSONFrames reads a watch in JSON: a sequence of objects.
-type JSONFrames struct {
+// jsonFrames reads a watch in JSON: a sequence of objects.
+type jsonFrames struct {
 	ahead ahead
-	in    Meter
+	in    meter
 	// dec is nil while the watch is idle.
 	dec *jsontext.Decoder
 	// large is set when the decoder's buffer has grown beyond the size that may be kept.
@@ -73,15 +73,15 @@ var jsonDecoders = sync.Pool{New: func() any { return jsontext.NewDecoder(nothin
 // nothing is the stream of decoders and buffers that are not in use.
 var nothing = strings.NewReader("")
 
-// NewJSONFrames returns a reader of a watch in JSON.
-func NewJSONFrames(r io.Reader) *JSONFrames {
-	j := &JSONFrames{ahead: ahead{r: r}}
+// newJSONFrames returns a reader of a watch in JSON.
+func newJSONFrames(r io.Reader) *jsonFrames {
+	j := &jsonFrames{ahead: ahead{r: r}}
 	j.in.r = &j.ahead
 	return j
 }
 
 // Wait returns when Next has something to read, and keeps no buffer until then.
-func (j *JSONFrames) Wait() {
+func (j *jsonFrames) Wait() {
 	if len(j.in.first) > 0 || j.dec != nil && !j.release() {
 		return
 	}
@@ -90,7 +90,7 @@ func (j *JSONFrames) Wait() {
 
 // release gives the decoder away. It returns false if the decoder has a part of the next
 // frame.
-func (j *JSONFrames) release() bool {
+func (j *jsonFrames) release() bool {
 	if len(bytes.TrimLeft(j.dec.UnreadBuffer(), " \t\r\n")) > 0 {
 		return false
 	}
@@ -104,7 +104,7 @@ func (j *JSONFrames) release() bool {
 
 // Next returns the next frame, valid until the next call of a method. The error is io.EOF,
 // not wrapped, if the watch ended after a complete frame.
-func (j *JSONFrames) Next() (Frame, error) {
+func (j *jsonFrames) Next() (frame, error) {
 	if j.large {
 		// The decoder never shrinks.
 		j.in.first = bytes.Clone(j.dec.UnreadBuffer())
@@ -114,13 +114,13 @@ func (j *JSONFrames) Next() (Frame, error) {
 		j.dec = jsonDecoders.Get().(*jsontext.Decoder)
 		j.dec.Reset(&j.in, scan.Options...)
 	}
-	j.in.Left = buffer.MaxObject
+	j.in.left = buffer.MaxObject
 	value, err := j.dec.ReadValue()
 	if err != nil {
-		return Frame{}, err
+		return frame{}, err
 	}
 	j.large = len(value) > buffer.Keep
-	f := Frame{JSON: true}
+	f := frame{JSON: true}
 	s := scan.JSON{B: value}
 	s.Begin('{')
 	for name, ok := s.Name(); ok; name, ok = s.Name() {
@@ -136,19 +136,19 @@ func (j *JSONFrames) Next() (Frame, error) {
 		}
 	}
 	if s.Bad {
-		return Frame{}, errors.New("an event is malformed")
+		return frame{}, errors.New("an event is malformed")
 	}
 	return f, nil
 }
 
-// ProtoFrames reads a watch in protobuf: a sequence of lengths and messages.
-type ProtoFrames struct {
+// protoFrames reads a watch in protobuf: a sequence of lengths and messages.
+type protoFrames struct {
 	ahead ahead
 	// protoBuffers is nil while the watch is idle.
 	*protoBuffers
 }
 
-// protoBuffers are the buffers of a ProtoFrames.
+// protoBuffers are the buffers of a protoFrames.
 type protoBuffers struct {
 	r    *bufio.Reader
 	head [4]byte
@@ -158,11 +158,11 @@ type protoBuffers struct {
 // protoIdle are buffers without a stream: 4 KB each, and a message.
 var protoIdle = sync.Pool{New: func() any { return &protoBuffers{r: bufio.NewReaderSize(nothing, 4<<10)} }}
 
-// NewProtoFrames returns a reader of a watch in protobuf.
-func NewProtoFrames(r io.Reader) *ProtoFrames { return &ProtoFrames{ahead: ahead{r: r}} }
+// newProtoFrames returns a reader of a watch in protobuf.
+func newProtoFrames(r io.Reader) *protoFrames { return &protoFrames{ahead: ahead{r: r}} }
 
 // Wait returns when Next has something to read, and keeps no buffer until then.
-func (p *ProtoFrames) Wait() {
+func (p *protoFrames) Wait() {
 	if p.protoBuffers != nil {
 		if p.r.Buffered() > 0 {
 			return
@@ -175,7 +175,7 @@ func (p *ProtoFrames) Wait() {
 // release gives the buffers away. It is not a part of wait, which should need little stack.
 //
 //go:noinline
-func (p *ProtoFrames) release() {
+func (p *protoFrames) release() {
 	p.r.Reset(nothing)
 	protoIdle.Put(p.protoBuffers)
 	p.protoBuffers = nil
@@ -183,12 +183,12 @@ func (p *ProtoFrames) release() {
 
 // Next returns the next frame, valid until the next call of a method. The error is io.EOF,
 // not wrapped, if the watch ended after a complete frame.
-func (p *ProtoFrames) Next() (Frame, error) {
+func (p *protoFrames) Next() (frame, error) {
 	message, err := p.message()
 	if err != nil {
-		return Frame{}, err
+		return frame{}, err
 	}
-	f := Frame{}
+	f := frame{}
 	var raw []byte
 	s := protobuf.Scanner{Data: message}
 	for s.Next() {
@@ -206,14 +206,14 @@ func (p *ProtoFrames) Next() (Frame, error) {
 		}
 	}
 	if s.Bad {
-		return Frame{}, scan.ErrProtobuf
+		return frame{}, scan.ErrProtobuf
 	}
 	env, err := scan.OpenEnvelope(raw)
 	f.APIVersion, f.Kind, f.Object, f.Fault = env.APIVersion, env.Kind, env.Raw, err
 	return f, nil
 }
 
-func (p *ProtoFrames) message() ([]byte, error) {
+func (p *protoFrames) message() ([]byte, error) {
 	if p.protoBuffers == nil {
 		p.protoBuffers = protoIdle.Get().(*protoBuffers)
 		p.r.Reset(&p.ahead)
@@ -231,5 +231,5 @@ func (p *ProtoFrames) message() ([]byte, error) {
 	}
 	p.b = p.b[:n]
 	_, err := io.ReadFull(p.r, p.b)
-	return p.b, Unexpected(err)
+	return p.b, unexpected(err)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package stream
 
 import (
 	"bufio"
@@ -10,39 +10,39 @@ import (
 	"io"
 
 	"github.com/watershed-project/watershed/internal/protobuf"
-	"github.com/watershed-project/watershed/wire/internal/scan"
-	"github.com/watershed-project/watershed/wire/internal/stream"
+	"github.com/watershed-project/watershed/internal/scan"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // protoList reads a list in protobuf: magic number, envelope, and in it the list with its
 // items. The items are read as they arrive.
 type protoList struct {
-	builder
-	in stream.Message
+	builder wire.Builder
+	in      message
 
 	env      scan.Envelope
-	itemKind *Kind
+	itemKind *wire.Kind
 	about    ListMeta
 	begun    bool
 	inList   bool
 	hadList  bool
 }
 
-func newProtoList(r io.Reader, kind *Kind) *protoList {
+func newProtoList(r io.Reader, kind *wire.Kind) *protoList {
 	return &protoList{
-		builder: builder{kinds: kinds{fixed: kind}},
-		in:      stream.NewMessage(bufio.NewReaderSize(r, 64<<10)),
+		builder: wire.Builder{Kind: kind},
+		in:      newMessage(bufio.NewReaderSize(r, 64<<10)),
 	}
 }
 
 func (l *protoList) meta() ListMeta { return l.about }
 
-func (l *protoList) next() (*Object, error) {
+func (l *protoList) next() (*wire.Object, error) {
 	if !l.begun {
 		l.begun = true
 		var head [len(scan.Magic)]byte
 		if _, err := l.in.ReadFull(head[:]); err != nil {
-			return nil, stream.Unexpected(err)
+			return nil, unexpected(err)
 		}
 		if string(head[:]) != scan.Magic {
 			return nil, scan.ErrMagic
@@ -69,7 +69,7 @@ func (l *protoList) envelopeField() error {
 		return io.ErrUnexpectedEOF
 	case err != nil:
 		return err
-	case l.in.Field == 1:
+	case l.in.field == 1:
 		b, err := l.in.Bytes()
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (l *protoList) envelopeField() error {
 			return scan.ErrProtobuf
 		}
 		return nil
-	case l.in.Field != 2:
+	case l.in.field != 2:
 		return l.in.Skip()
 	case l.hadList:
 		return errors.New("it has two bodies")
@@ -91,35 +91,35 @@ func (l *protoList) envelopeField() error {
 	if l.env.IsStatus() {
 		return errors.New("it is of kind \"Status\"")
 	}
-	if l.itemKind, err = l.ofList(string(l.env.APIVersion), string(l.env.Kind)); err != nil {
+	if l.itemKind, err = itemKind(&l.builder, string(l.env.APIVersion), string(l.env.Kind)); err != nil {
 		return err
 	}
 	l.inList, l.hadList = true, true
-	l.in.Left = n
+	l.in.left = n
 	return nil
 }
 
 // listField reads one field of the list, which may be an object.
-func (l *protoList) listField() (*Object, error) {
+func (l *protoList) listField() (*wire.Object, error) {
 	switch err := l.in.Next(); {
 	case err == io.EOF: //nolint:errorlint // next returns it bare
 		l.inList = false
-		l.in.Left = stream.Endless
+		l.in.left = endless
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case l.in.Field == 1:
+	case l.in.field == 1:
 		b, err := l.in.Bytes()
 		if err != nil {
 			return nil, err
 		}
 		return nil, l.scanMeta(b)
-	case l.in.Field == 2:
+	case l.in.field == 2:
 		b, err := l.in.Bytes()
 		if err != nil {
 			return nil, fmt.Errorf("an item: %w", err)
 		}
-		return leased(l.protobuf(&scan.Header{}, b, l.itemKind))
+		return l.builder.Protobuf(&scan.Header{}, b, l.itemKind)
 	default:
 		return nil, l.in.Skip()
 	}

@@ -9,37 +9,37 @@ import (
 	"math"
 
 	"github.com/watershed-project/watershed/internal/protobuf"
-	"github.com/watershed-project/watershed/wire/internal/scan"
+	"github.com/watershed-project/watershed/internal/scan"
 )
 
-// Endless is the length of a message that ends with its stream.
-const Endless = math.MaxUint64
+// endless is the length of a message that ends with its stream.
+const endless = math.MaxUint64
 
-// Message reads the fields of a message while it arrives. It rejects what
+// message reads the fields of a message while it arrives. It rejects what
 // protobuf.Scanner rejects.
-type Message struct {
+type message struct {
 	r *bufio.Reader
-	// Left is the number of bytes of the message that have not been read yet.
-	Left uint64
-	// Field is the number of the current field.
-	Field int32
+	// left is the number of bytes of the message that have not been read yet.
+	left uint64
+	// field is the number of the current field.
+	field int32
 	// wire is the type of the current field.
 	wire uint8
 }
 
-// NewMessage returns a message of unknown length that r begins with.
-func NewMessage(r *bufio.Reader) Message { return Message{r: r, Left: Endless} }
+// newMessage returns a message of unknown length that r begins with.
+func newMessage(r *bufio.Reader) message { return message{r: r, left: endless} }
 
 // ReadFull reads the bytes before the message.
-func (p *Message) ReadFull(b []byte) (int, error) { return io.ReadFull(p.r, b) }
+func (p *message) ReadFull(b []byte) (int, error) { return io.ReadFull(p.r, b) }
 
 // Next moves to the next field. It returns io.EOF, not wrapped, at the end of the
 // message.
-func (p *Message) Next() error {
-	if p.Left == 0 {
+func (p *message) Next() error {
+	if p.left == 0 {
 		return io.EOF
 	}
-	if p.Left == Endless {
+	if p.left == endless {
 		if _, err := p.r.Peek(1); err != nil {
 			return err
 		}
@@ -48,14 +48,14 @@ func (p *Message) Next() error {
 	if err != nil {
 		return err
 	}
-	p.Field, p.wire = int32(tag>>3), uint8(tag&7)
-	if p.Field <= 0 || p.wire == protobuf.TypeGroupEnd {
+	p.field, p.wire = int32(tag>>3), uint8(tag&7)
+	if p.field <= 0 || p.wire == protobuf.TypeGroupEnd {
 		return scan.ErrProtobuf
 	}
 	return nil
 }
 
-func (p *Message) uvarint() (uint64, error) {
+func (p *message) uvarint() (uint64, error) {
 	var v uint64
 	for shift := uint(0); shift < 64; shift += 7 {
 		if err := p.take(1); err != nil {
@@ -63,7 +63,7 @@ func (p *Message) uvarint() (uint64, error) {
 		}
 		c, err := p.r.ReadByte()
 		if err != nil {
-			return 0, Unexpected(err)
+			return 0, unexpected(err)
 		}
 		v |= uint64(c&0x7f) << shift
 		if c < 0x80 {
@@ -74,19 +74,19 @@ func (p *Message) uvarint() (uint64, error) {
 }
 
 // take counts n bytes as read.
-func (p *Message) take(n uint64) error {
-	if p.Left == Endless {
+func (p *message) take(n uint64) error {
+	if p.left == endless {
 		return nil
 	}
-	if n > p.Left {
+	if n > p.left {
 		return scan.ErrProtobuf
 	}
-	p.Left -= n
+	p.left -= n
 	return nil
 }
 
 // Length returns the length of the field's value, which comes next.
-func (p *Message) Length() (uint64, error) {
+func (p *message) Length() (uint64, error) {
 	if p.wire != protobuf.TypeBytes {
 		return 0, scan.ErrProtobuf
 	}
@@ -101,7 +101,7 @@ func (p *Message) Length() (uint64, error) {
 }
 
 // Bytes returns the field's value, in a slice of its own.
-func (p *Message) Bytes() ([]byte, error) {
+func (p *message) Bytes() ([]byte, error) {
 	n, err := p.Length()
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (p *Message) Bytes() ([]byte, error) {
 }
 
 // Skip moves past the field's value.
-func (p *Message) Skip() error {
+func (p *message) Skip() error {
 	for depth, tag := 0, uint64(p.wire); ; {
 		var n uint64
 		var err error
@@ -142,7 +142,7 @@ func (p *Message) Skip() error {
 	}
 }
 
-func (p *Message) leap(n uint64) error {
+func (p *message) leap(n uint64) error {
 	if n > math.MaxInt64 {
 		return scan.ErrProtobuf
 	}
@@ -152,7 +152,7 @@ func (p *Message) leap(n uint64) error {
 	for n > 0 {
 		some := int(min(n, math.MaxInt32))
 		if _, err := p.r.Discard(some); err != nil {
-			return Unexpected(err)
+			return unexpected(err)
 		}
 		n -= uint64(some)
 	}
