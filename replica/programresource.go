@@ -45,7 +45,9 @@ func (o *ProgramResource) listed() kube.Resource {
 	}
 }
 
-func (c *clusterAPI) offers(o *ProgramResource) bool { return c.member.Lists(o.GroupVersionResource, "") }
+func (c *clusterAPI) offers(o *ProgramResource) bool {
+	return c.member.Lists(o.GroupVersionResource, "")
+}
 
 func (f *fleetAPI) offers(o *ProgramResource) bool { return o.Fleet }
 
