@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 )
@@ -110,16 +111,13 @@ func testAccess(t *testing.T, c *kubetest.Cluster) {
 	if err := c.Revoke(ctx, "reader"); err != nil {
 		t.Fatal(err)
 	}
-	for {
+	expect.Soon(t, "the grants are revoked", func() bool {
 		err := list(reader, "default")
-		if apierrors.IsForbidden(err) {
-			break
-		}
-		if err != nil {
+		if err != nil && !apierrors.IsForbidden(err) {
 			t.Fatalf("after the grants were revoked: %v, want Forbidden", err)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return err != nil
+	})
 }
 
 func testKubectl(t *testing.T, c *kubetest.Cluster) {

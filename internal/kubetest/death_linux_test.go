@@ -12,7 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestProcess_diesWithItsStarter(t *testing.T) {
@@ -64,11 +65,7 @@ func TestProcess_diesWithItsStarter(t *testing.T) {
 				t.Fatalf("process ids %v, want two", pids)
 			}
 			for _, pid := range pids {
-				for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(20 * time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Fatalf("process %d outlived its starter", pid)
-					}
-				}
+				expect.Soon(t, fmt.Sprintf("process %d ends with its starter", pid), func() bool { return !alive(pid) })
 			}
 		})
 	}

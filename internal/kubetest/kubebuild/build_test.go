@@ -88,12 +88,13 @@ func TestBuild_isInterrupted(t *testing.T) {
 	defer cancel()
 	var interrupt sync.WaitGroup
 	interrupt.Go(func() {
-		for ctx.Err() == nil {
+		for ctx.Err() == nil { // until the build has begun
 			if found, _ := filepath.Glob(filepath.Join(filepath.Dir(c.Path), ".partial-*")); len(found) > 0 {
 				break
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
+		// The compiler runs by now. If it does not, the build is interrupted earlier, which is right too.
 		time.Sleep(500 * time.Millisecond)
 		cancel()
 	})

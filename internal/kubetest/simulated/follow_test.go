@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/kube"
 )
@@ -93,20 +94,24 @@ func (p *pair) delete(t *testing.T, i int) {
 func TestReal_eventsAlike(t *testing.T) {
 	p := startPair(t, &simulated.Options{Pods: 40, Namespaces: 2})
 	var requests []request
+	begun := make(chan struct{}, 100)
 	for _, accept := range []string{asJSON, asProtobuf, asJSON + partialObject, asProtobuf + partialObject} {
 		for _, target := range []string{
 			"/api/v1/pods?timeoutSeconds=8&watch=1&resourceVersion={now}",
 			"/api/v1/namespaces/team-001/pods?timeoutSeconds=8&watch=1&resourceVersion={now}",
 			"/api/v1/pods?timeoutSeconds=8&resourceVersion={now}&" + initialEvents,
 		} {
-			requests = append(requests, request{target: target, accept: accept}, request{target: target, accept: accept, gzip: true})
+			r := request{target: target, accept: accept, begun: begun}
+			zipped := r
+			zipped.gzip = true
+			requests = append(requests, r, zipped)
 		}
 	}
 	var all [][2]answer
 	var err error
 	var asking sync.WaitGroup
 	asking.Go(func() { all, err = p.askAll(t.Context(), requests, len(requests)) })
-	time.Sleep(3 * time.Second) // all watches have begun, even on a busy machine
+	expect.Soon(t, "all watches of both servers have begun", func() bool { return len(begun) == 2*len(requests) })
 	p.touch(t, 3)
 	p.touch(t, 3)
 	p.touch(t, 33)
@@ -178,7 +183,11 @@ func TestReal_bookmarksAlike(t *testing.T) {
 		// Both send a bookmark two seconds before the end, the real server only if its
 		// version is newer than the start of the watch.
 		p.settle(t)
-		r := request{target: "/api/v1/pods?watch=1&allowWatchBookmarks=true&timeoutSeconds=6&resourceVersion={now}", accept: accept}
+		begun := make(chan struct{}, 2)
+		r := request{
+			target: "/api/v1/pods?watch=1&allowWatchBookmarks=true&timeoutSeconds=6&resourceVersion={now}",
+			accept: accept, begun: begun,
+		}
 		var answers [2]answer
 		var asking sync.WaitGroup
 		asking.Go(func() {
@@ -188,7 +197,7 @@ func TestReal_bookmarksAlike(t *testing.T) {
 				answers = all[0]
 			}
 		})
-		time.Sleep(time.Second)
+		expect.Soon(t, "both watches have begun", func() bool { return len(begun) == 2 })
 		p.touch(t, 1)
 		if asking.Wait(); t.Failed() {
 			return
@@ -386,22 +395,19 @@ func TestReal_informersAlike(t *testing.T) {
 // the versions of the real one.
 func (p *pair) holdSame(t *testing.T, informers []*watershed.Informer[*corev1.Pod]) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	expect.Eventually(t, time.Minute, func() error {
 		wrong := ""
 		for n, i := range informers {
 			if w := holds(i, p.simulated, n == 1); w != "" {
 				wrong += p.subjects[n].name + ": " + w + "\n"
 			}
 		}
-		if wrong == "" {
-			return
+		if wrong != "" {
+			return fmt.Errorf("the informers do not have the objects of the cluster:\n%s%+v\n%+v",
+				wrong, informers[0].Status(), informers[1].Status())
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("informers do not hold what there is:\n%s%+v\n%+v", wrong, informers[0].Status(), informers[1].Status())
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // holds returns how the content of an informer differs from a cluster.

@@ -18,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 
@@ -250,9 +251,7 @@ func TestWatch_sendsWhatHappens(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	w.resp.Body.Close()
-	for c.Stats().OpenWatches > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	expect.Soon(t, "the watch has ended", func() bool { return c.Stats().OpenWatches == 0 })
 }
 
 // TestWatch_compressedIsSeenAtOnce reads with a reader that holds back the end of
@@ -306,7 +305,7 @@ func TestWatch_isEndedWhenItFallsBehind(t *testing.T) {
 	for i := range 20_000 {
 		c.Touch(i % 200)
 		if i%1000 == 0 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the server sends some events meanwhile
 		}
 	}
 	seen := 0
@@ -343,7 +342,7 @@ func TestReach_waitsForAVersion(t *testing.T) {
 	next := c.Version() + 1
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		time.Sleep(50 * time.Millisecond)
+		expect.Soon(t, "the request has arrived", func() bool { return c.Stats().Lists == 1 })
 		c.Touch(1)
 	})
 	defer wait.Wait()
@@ -398,17 +397,16 @@ func TestInformer_followsChurn(t *testing.T) {
 				c.Compact()
 				c.Cut()
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the pace of the changes
 		}
 	})
 	all.Wait()
-	deadline := time.Now().Add(time.Minute)
-	for wrong := holds(i, c, true); wrong != ""; wrong = holds(i, c, true) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %+v", wrong, i.Status())
+	expect.Eventually(t, time.Minute, func() error {
+		if wrong := holds(i, c, true); wrong != "" {
+			return fmt.Errorf("%s: %+v", wrong, i.Status())
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // nowhere is a response that is discarded.

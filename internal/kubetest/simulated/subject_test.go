@@ -66,6 +66,8 @@ type request struct {
 	accept string
 	token  string // instead of the subject's
 	gzip   bool
+	// begun receives a value when the response begins, unless it is nil. It must have room for that.
+	begun chan<- struct{}
 }
 
 // The media types in which objects are requested.
@@ -144,6 +146,9 @@ func (s *subject) answer(ctx context.Context, r request) (a answer, err error) {
 		return a, err
 	}
 	defer resp.Body.Close()
+	if r.begun != nil {
+		r.begun <- struct{}{}
+	}
 	a = answer{Code: resp.StatusCode, Header: map[string]string{}}
 	for _, name := range []string{"Content-Type", "Content-Encoding", "Vary", "Cache-Control", "Retry-After", "X-Content-Type-Options"} {
 		if v := resp.Header.Values(name); len(v) > 0 {
