@@ -73,7 +73,7 @@ func TestDiscovery_fewDocumentsAtOnce(t *testing.T) {
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 			continue
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // other requests can arrive meanwhile
 		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		_, _ = w.Write([]byte(`{"items":[]}`))
 	})

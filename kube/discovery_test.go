@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -186,44 +187,59 @@ func resourcesOf(t *testing.T, lists []*metav1.APIResourceList, preferred map[st
 // TestResolve_asksSeldom checks how often discovery runs: once for hits, at most every
 // two seconds for misses, and once for many concurrent calls.
 func TestResolve_asksSeldom(t *testing.T) {
-	var asked atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-		body := `{"items":[]}`
-		if r.URL.Path == "/api" {
-			body = `{"items":[{"metadata":{},"versions":[{"version":"v1","resources":[{"resource":"pods","responseKind":{"version":"v1","kind":"Pod"},"scope":"Namespaced"}]}]}]}`
-		}
-		_, _ = w.Write([]byte(body))
-	}))
-	defer server.Close()
-	c := open(t, &rest.Config{Host: server.URL})
-	ctx := patient(t)
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if r, err := c.ResolveResource(ctx, pods); err != nil || r.Kind != "Pod" {
-				t.Errorf("pods: %+v, %v", r, err)
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		// A transport without a network, because the time of the test is virtual.
+		const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+		respond := func(r *http.Request) (*http.Response, error) {
+			asked.Add(1)
+			time.Sleep(100 * time.Millisecond)
+			body := `{"items":[]}`
+			if r.URL.Path == "/api" {
+				body = `{"items":[{"metadata":{},"versions":[{"version":"v1","resources":[{"resource":"pods",` +
+					`"responseKind":{"version":"v1","kind":"Pod"},"scope":"Namespaced"}]}]}]}`
 			}
+			return &http.Response{
+				StatusCode: http.StatusOK,
+				Header:     http.Header{"Content-Type": {aggregated}},
+				Body:       io.NopCloser(strings.NewReader(body)),
+				Request:    r,
+			}, nil
+		}
+		c := open(t, &rest.Config{Host: "http://none", Transport: roundTrip(respond)})
+		ctx := patient(t)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if r, err := c.ResolveResource(ctx, pods); err != nil || r.Kind != "Pod" {
+					t.Errorf("pods: %+v, %v", r, err)
+				}
+				if _, err := c.ResolveResource(ctx, nonsense); !meta.IsNoMatchError(err) {
+					t.Errorf("nonsense: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if n := asked.Load(); n != 2 {
+			t.Errorf("%d requests, want one each for /api and /apis", n)
+		}
+		time.Sleep(2100 * time.Millisecond)
+		for range 3 {
 			if _, err := c.ResolveResource(ctx, nonsense); !meta.IsNoMatchError(err) {
 				t.Errorf("nonsense: %v", err)
 			}
-		})
-	}
-	all.Wait()
-	if n := asked.Load(); n != 2 {
-		t.Errorf("%d requests, want one each for /api and /apis", n)
-	}
-	time.Sleep(2100 * time.Millisecond)
-	for range 3 {
-		if _, err := c.ResolveResource(ctx, nonsense); !meta.IsNoMatchError(err) {
-			t.Errorf("nonsense: %v", err)
 		}
-	}
-	if n := asked.Load(); n != 4 {
-		t.Errorf("%d requests after two seconds, want two more", n)
-	}
+		if n := asked.Load(); n != 4 {
+			t.Errorf("%d requests after two seconds, want two more", n)
+		}
+	})
 }
+
+// roundTrip is a transport that consists of a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements [http.RoundTripper].
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestResources_boundsDocuments checks that a small response cannot become a large one in
 // memory.
