@@ -109,7 +109,7 @@ func (w *writer) round(rng *rand.Rand, proxy *kubetest.Proxy, n int) []string {
 			done++
 		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown: // no response
 			w.lost++
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the server may be down: do not try without a pause
 		}
 	}
 	close(done)
@@ -124,6 +124,7 @@ func (w *writer) round(rng *rand.Rand, proxy *kubetest.Proxy, n int) []string {
 
 // fault causes one fault, and undoes it if it would last.
 func (w *writer) fault(ctx context.Context, rng *rand.Rand, proxy *kubetest.Proxy) string {
+	// The faults last for different times.
 	nap := func() { time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond) }
 	var err error
 	var name string
@@ -153,7 +154,7 @@ func (w *writer) fault(ctx context.Context, rng *rand.Rand, proxy *kubetest.Prox
 	case 5:
 		name = "stall"
 		proxy.Stall()
-		time.Sleep(time.Duration(rng.IntN(6)) * time.Second)
+		time.Sleep(time.Duration(rng.IntN(6)) * time.Second) // stalls last for different times
 		proxy.Resume()
 	case 6:
 		name = "truncate"

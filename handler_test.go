@@ -445,9 +445,9 @@ func sleeper(t *testing.T, window int64, size, changes int) int64 {
 		}
 		if i%1000 == 999 { // a rate that the machine can sustain: the test does not measure the socket
 			began := time.Now()
-			for quick.Status().Behind > 0 || pods.Status().Version < s.version {
-				time.Sleep(100 * time.Microsecond)
-			}
+			expect.Soon(t, "the other handler has all changes", func() bool {
+				return quick.Status().Behind == 0 && pods.Status().Version >= s.version
+			})
 			delay = max(delay, time.Since(began))
 		}
 	}
@@ -457,9 +457,9 @@ func sleeper(t *testing.T, window int64, size, changes int) int64 {
 		t.Errorf("the other handler was %v behind", delay)
 	}
 	close(wake)
-	for slow.Status().Behind > 0 || quick.Status().Behind > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	expect.Soon(t, "both handlers have all changes", func() bool {
+		return slow.Status().Behind == 0 && quick.Status().Behind == 0
+	})
 	expect.Equal(t, slow.Status().Expired > 0, true)
 	stop()
 	for _, r := range readers {

@@ -358,7 +358,7 @@ func (s *server) forget() {
 // restingHeap returns the live heap once the garbage of earlier tests has been freed.
 func restingHeap() int64 {
 	for last := liveHeap(); ; {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // goroutines of earlier tests end between two measurements
 		now := liveHeap()
 		if now > last-100_000 {
 			return now

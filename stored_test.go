@@ -162,9 +162,7 @@ func TestReal_storedState(t *testing.T) {
 			began := time.Now()
 			next := startStoring(t, cluster, dir)
 			defer next.end()
-			for next.Len() == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			expect.Soon(t, "the stored state is loaded", func() bool { return next.Len() > 0 })
 			loaded := time.Since(began)
 			synced(t, next.Informer, 10*time.Second)
 			t.Logf("loaded after %s, synced after %s: %v", loaded, time.Since(began), next.Status())
@@ -178,15 +176,11 @@ func TestReal_storedState(t *testing.T) {
 			if is := next.Connection(); is.State != reflector.Watching || !is.StaleSince.IsZero() || is.Lists != tt.lists {
 				t.Errorf("status %+v", is)
 			}
-			for range 100 {
+			expect.Soon(t, "the handler has all objects", func() bool {
 				next.mu.Lock()
-				n := len(next.adds)
-				next.mu.Unlock()
-				if n == len(want) {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+				defer next.mu.Unlock()
+				return len(next.adds) >= len(want)
+			})
 			next.mu.Lock()
 			defer next.mu.Unlock()
 			if got, want := slices.Sorted(maps.Keys(next.adds)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
@@ -199,13 +193,10 @@ func TestReal_storedState(t *testing.T) {
 // until waits until an object of an informer has a value.
 func until(t *testing.T, s *storing, key, value string) {
 	t.Helper()
-	for range 500 {
-		if o, ok := s.Get(key); ok && o.Data["value"] == value {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("%s does not become %q", key, value)
+	expect.Soon(t, fmt.Sprintf("%s becomes %q", key, value), func() bool {
+		o, ok := s.Get(key)
+		return ok && o.Data["value"] == value
+	})
 }
 
 // TestReal_storedFactory: the informers of a factory continue with its files.

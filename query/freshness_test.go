@@ -55,7 +55,7 @@ func TestFactory_age(t *testing.T) {
 			t.Errorf("GET %s: age %v, warnings %q", url, age, warnings)
 		}
 	}
-	// The server sends nothing, so the copy ages.
+	// The server sends nothing, so the copy gets older in this time.
 	time.Sleep(50 * time.Millisecond)
 	if age, _ := headersOf(t, h, "/pods", http.StatusOK); age < 50*time.Millisecond {
 		t.Errorf("the age is %v, %v after the sync", age, time.Since(synced))
@@ -88,7 +88,7 @@ func TestFleet_age(t *testing.T) {
 	if age > least+time.Millisecond { // ages are rounded
 		t.Errorf("the age of us is %v, %v after its last change", age, least)
 	}
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // ages are rounded, and eu must be older than the time that was measured
 	for _, url := range []string{"/pods", "/pods?cluster=eu"} {
 		if age, _ := headersOf(t, h, url, http.StatusOK); age < least {
 			t.Errorf("GET %s: the age is %v, less than %v", url, age, least)

@@ -269,7 +269,7 @@ func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
 	}
 	for _, o := range objects {
 		p.Pack(o, nil)
-		time.Sleep(50 * time.Microsecond)
+		time.Sleep(50 * time.Microsecond) // readers see the object before and after it is settled
 		p.Settle(o, nil)
 	}
 	close(stop)

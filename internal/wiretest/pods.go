@@ -6,13 +6,13 @@ package wiretest
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -121,11 +121,5 @@ func PodList(tb testing.TB, e wire.Encoding, n int) []byte {
 // Until waits for an effect of garbage collection.
 func Until(tb testing.TB, ok func() bool) {
 	tb.Helper()
-	for range 200 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	tb.Fatal("it did not come true")
+	expect.Soon(tb, "the effect of a garbage collection", ok)
 }
