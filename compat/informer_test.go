@@ -96,12 +96,18 @@ func TestInformer_stopsByItsChannel(t *testing.T) {
 }
 
 func TestInformer_thatNeverSyncsStops(t *testing.T) {
-	source := podSource(t)
-	source.ListError = errors.New("no")
+	lists := atomic.Int32{}
+	source := &cache.ListWatch{
+		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+			lists.Add(1)
+			return nil, errors.New("no")
+		},
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return nil, errors.New("no") },
+	}
 	i := podInformer(source, 0, nil)
 	r := join(t, i, &journal{})
 	stop := run(t, i)
-	time.Sleep(20 * time.Millisecond)
+	expect.Soon(t, "a list that fails", func() bool { return lists.Load() > 0 })
 	stop()
 	if i.HasSynced() || r.HasSynced() {
 		t.Error("it has synced")

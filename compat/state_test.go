@@ -284,7 +284,7 @@ func TestStopped_readersDuringTheStop(t *testing.T) {
 			})
 		}
 		stop()
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(100 * time.Microsecond) // the readers read for a moment after the stop
 		close(end)
 		readers.Wait()
 	}

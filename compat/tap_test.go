@@ -220,7 +220,7 @@ func TestTap_clientsTimeoutIsForTheAnswersBeginning(t *testing.T) {
 	i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
 	synced(t, i)
 	expect.Soon(t, "the watch", func() bool { return s.watches.Load() > 1 })
-	time.Sleep(2 * timeout)
+	time.Sleep(2 * timeout) // the client's timeout must not end the watch
 	close(changed)
 	expect.Soon(t, "the change", func() bool { return len(i.GetStore().ListKeys()) == 2 })
 	if n := s.watches.Load(); n != 2 {
@@ -251,7 +251,7 @@ func TestTap_endsWithTheInformer(t *testing.T) {
 			i := podInformer(podsOf(clientset(t, cfg)), 0, nil)
 			stop := run(t, i)
 			expect.Soon(t, "the list", func() bool { return s.lists.Load() == 1 })
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the informer reads the beginning of the response, if there is one
 			stop()
 			<-ended
 		})
