@@ -123,7 +123,7 @@ func runChild(path string) {
 	fmt.Fprintln(os.Stdout, "ready")
 	for n := 0; ; n++ {
 		worlds[n%len(worlds)].random()
-		time.Sleep(time.Duration(worlds[0].rand.IntN(300)) * time.Microsecond)
+		time.Sleep(time.Duration(worlds[0].rand.IntN(300)) * time.Microsecond) // the pace of the changes
 	}
 }
 
@@ -238,7 +238,7 @@ func killChild(t *testing.T, path string, seed uint64, after time.Duration) {
 		_ = cmd.Wait()
 		t.Fatalf("the child printed %q: %v: %s", line, err, stderr.String())
 	}
-	time.Sleep(after)
+	time.Sleep(after) // the child writes in this time
 	must(t, cmd.Process.Kill())
 	_, _ = io.Copy(io.Discard, out)
 	_ = cmd.Wait()

@@ -6,6 +6,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // run runs a directory until the test, or stop, ends it.
@@ -60,7 +62,7 @@ func TestFault_anyOperation(t *testing.T) {
 				failing.Store(true)
 				for n := 0; n < 50 || d.Stats().Errors == 0; n++ {
 					w.random()
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the writer tries some of the changes each by itself
 				}
 				if st := d.Stats(); !errors.Is(st.LastError, cause) || st.Errors == 0 || st.LastErrorAt.IsZero() {
 					t.Errorf("stats %+v", st)
@@ -73,11 +75,7 @@ func TestFault_anyOperation(t *testing.T) {
 					t.Errorf("status %+v", st)
 				}
 				w.change(1)
-				for deadline := time.Now().Add(20 * time.Second); d.isFailing(); time.Sleep(time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Fatal("it does not recover")
-					}
-				}
+				expect.Soon(t, "the directory recovers", func() bool { return !d.isFailing() })
 				stop()
 				must(t, d.Close())
 				// It may seem to work for some time, if only snapshots fail.
@@ -104,15 +102,13 @@ func (d *Directory) isFailing() bool {
 // waitStored waits until everything that was appended is written.
 func waitStored(t *testing.T, w *world) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	expect.Eventually(t, time.Minute, func() error {
 		st := w.mirror.Status()
-		if !st.Behind && st.Version == w.version {
-			return
+		if st.Behind || st.Version != w.version {
+			return fmt.Errorf("status %+v at version %d, stats %+v", st, w.version, w.mirror.cluster.directory.Stats())
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("status %+v at version %d, stats %+v", st, w.version, w.mirror.cluster.directory.Stats())
-		}
-	}
+		return nil
+	})
 }
 
 // checkCopy loads a copy of the files that a running directory has.
@@ -141,7 +137,7 @@ func TestFault_slowSync(t *testing.T) {
 	d.files.Fault = func(op, _ string, size int) (int, error) {
 		if op == "sync" && !over.Load() {
 			syncs.Add(1)
-			time.Sleep(slow)
+			time.Sleep(slow) // a slow disk
 		}
 		return size, nil
 	}
@@ -155,7 +151,7 @@ func TestFault_slowSync(t *testing.T) {
 		at := time.Now()
 		w.mirror.Append(Batch{State: state, Changes: changes})
 		longest = max(longest, time.Since(at))
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the pace of the changes
 	}
 	if syncs.Load() == 0 || longest > slow/3 {
 		t.Errorf("Append took %v, during %d syncs of %v", longest, syncs.Load(), slow)
