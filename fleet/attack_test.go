@@ -115,7 +115,7 @@ func (a *attack) measure() {
 		}
 	})
 	a.t.Cleanup(func() {
-		time.Sleep(a.window - time.Since(time.Unix(0, a.joined.Load())))
+		time.Sleep(a.window - time.Since(time.Unix(0, a.joined.Load()))) // reads during the attack
 		close(end)
 		wg.Wait()
 		p99, alone := percentile99(a.slowest), percentile99(a.alone)

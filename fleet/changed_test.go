@@ -102,7 +102,7 @@ func TestReserve_isBetweenChanges(t *testing.T) {
 				t.Errorf("%d changes", n)
 			}
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the change must be older than now to be trimmed
 		w.c.Log().Trim(0)
 		w.c.Log().Cut(w.c.Newest(nil).Revision())
 		if _, err := view.FollowAfter(reserved, true); !errors.Is(err, fanout.ErrExpired) {

@@ -188,7 +188,7 @@ func (l *territory) befall(t *testing.T, r *roster, rng *rand.Rand) {
 	case n == 3:
 		what = "kill"
 		l.cluster.APIServer.Kill()
-		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
+		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond) // how long it is away
 		err = l.cluster.APIServer.Start(t.Context())
 	case n < 6:
 		what = "remove type"
@@ -207,7 +207,7 @@ func (l *territory) befall(t *testing.T, r *roster, rng *rand.Rand) {
 		t.Errorf("%s: %s: %v", l.name, what, err)
 	}
 	l.count(what)
-	time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
+	time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond) // until the next event
 }
 
 // write changes an object. Its result does not matter: the test compares with etcd.
@@ -248,7 +248,7 @@ func (l *territory) write(ctx context.Context, rng *rand.Rand) {
 		l.count("write")
 	}
 	if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && err != nil {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the server may be down: do not try without a pause
 	}
 }
 

@@ -303,7 +303,7 @@ func TestHostile_watchFlood(t *testing.T) {
 	})
 	took := time.Since(time.Unix(0, a.joined.Load()))
 	t.Logf("%d events of 10 KB in %v", events, took)
-	// A second is the burst that the limit allows.
+	// A second is the burst that the limit allows. There is no bound above, for a busy machine.
 	if least := time.Duration(events * 10 << 10 * float64(time.Second) / rate); took < least-1300*time.Millisecond {
 		t.Errorf("%d events of 10 KB arrived in %v: that is faster than %d bytes a second", events, took, rate)
 	}

@@ -111,7 +111,7 @@ type idleUse struct {
 func measureIdle() idleUse {
 	least := idleUse{live: math.MaxInt64}
 	for range 10 {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // goroutines end, and release their memory
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

@@ -133,7 +133,7 @@ func TestReaders_doNotReachTheServer(t *testing.T) {
 		if err := c.PutPods(t.Context(), p); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // each change is an event of its own
 	}
 	expect.Eventually(t, 20*time.Second, func() error {
 		if n := events.Load(); n < 200*520 {
@@ -226,7 +226,7 @@ func restingHeap() uint64 {
 	least := ^uint64(0)
 	for range 20 {
 		runtime.GC()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // finalizers run, and goroutines end
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

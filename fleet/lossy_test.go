@@ -130,7 +130,7 @@ func TestVerify_lostEvents(t *testing.T) {
 		})
 	})
 	stop := churn(t, random, c, 0)
-	time.Sleep(took)
+	time.Sleep(took) // how long the objects change
 	stop()
 	reached := func() error {
 		if _, version := m.Copied(podResource); version < c.Version() {

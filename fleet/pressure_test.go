@@ -5,6 +5,7 @@ package fleet_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -76,9 +77,10 @@ func TestPressure_stopsGrowth(t *testing.T) {
 		t.Errorf("%d objects of the second cluster are kept", n)
 	}
 	f.SetMemory(fleet.Memory{Room: 50 * 1536})
-	for end := time.Now().Add(time.Minute); count("first") != 50 || count("second") != 50; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("with memory again there are %d and %d objects, want 50 each", count("first"), count("second"))
+	expect.Eventually(t, time.Minute, func() error {
+		if a, b := count("first"), count("second"); a != 50 || b != 50 {
+			return fmt.Errorf("with memory again there are %d and %d objects, want 50 each", a, b)
 		}
-	}
+		return nil
+	})
 }

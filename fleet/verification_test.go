@@ -101,7 +101,7 @@ func churn(t *testing.T, random *rand.Rand, c *simulated.Cluster, from int) (sto
 			default:
 				c.Touch(i)
 			}
-			time.Sleep(200 * time.Microsecond)
+			time.Sleep(200 * time.Microsecond) // the pace of the changes
 		}
 	})
 	stop = sync.OnceFunc(func() {
@@ -132,7 +132,7 @@ func TestVerify_healthyUnderChurn(t *testing.T) {
 			for began := time.Now(); time.Since(began) < took || (runs < 3 || len(versions) < 3) && time.Since(began) < time.Minute; {
 				v, err := m.Verify(t.Context(), podResource, fleet.VerifyOptions{Deep: random.IntN(2) == 0})
 				if err != nil { // the connection was cut, or the version is gone
-					time.Sleep(10 * time.Millisecond)
+					time.Sleep(10 * time.Millisecond) // the copy reads the cluster again
 					continue
 				}
 				// Only after a comparison, or on a slow machine the copy never catches up.

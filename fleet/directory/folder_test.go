@@ -90,7 +90,7 @@ func TestFolder_replaced(t *testing.T) {
 	was := seen.names("a")["a"]
 	begin := time.Now()
 	must(t, os.Remove(path))
-	time.Sleep(3 * testInterval)
+	time.Sleep(3 * testInterval) // polls see that the file is away
 	write(t, kubeconfigWith(nil, "y"), path)
 	if time.Since(begin) > 8*testInterval {
 		t.Skip("the machine is too busy: the file is away for too long")

@@ -175,7 +175,7 @@ func TestKubeconfig_slowWriter(t *testing.T) {
 			begin := time.Now()
 			_, err := f.WriteString(piece)
 			must(t, err)
-			time.Sleep(2 * testInterval)
+			time.Sleep(2 * testInterval) // a poll sees each part
 			if time.Since(begin) > 8*testInterval {
 				t.Skip("the machine is too busy: files are left alone for too long")
 			}

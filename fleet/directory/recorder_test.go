@@ -152,7 +152,7 @@ func (d *recorder) names(names ...string) map[string]fleet.Entry {
 func (d *recorder) quiet(what string) {
 	d.t.Helper()
 	before := d.count()
-	time.Sleep(quietPeriod)
+	time.Sleep(quietPeriod) // nothing may be reported in this time
 	if d.count() != before {
 		d.t.Fatalf("%s: reported %v", what, describe(d.last()))
 	}
