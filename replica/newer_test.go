@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -64,8 +63,8 @@ func TestNewerCluster_losesNoFields(t *testing.T) {
 				t.Fatal("pods without unknown fields are read as JSON")
 			}
 			inProtobuf.later <- newerPod(true, "web-1", 20)
-			waitFor(t, converted.Load)
-			waitFor(t, func() bool {
+			expect.Soon(t, "the pods are read as JSON", converted.Load)
+			expect.Soon(t, "the field is served", func() bool {
 				body, _, err := w.whole(w.pods(0))
 				return err == nil && strings.Contains(string(body), `"field":"newer"`)
 			})
@@ -119,10 +118,10 @@ func TestNewerCluster_afterARestart(t *testing.T) {
 	}
 	t.Run("before", func(t *testing.T) {
 		w, _, _ := serveStored(t, s, entries, openFiles(t, path), nil)
-		waitFor(t, func() bool { return storedPods(path, wire.Protobuf) == 1 })
+		expect.Soon(t, "the pod is stored", func() bool { return storedPods(path, wire.Protobuf) == 1 })
 		inProtobuf.later <- newerPod(true, "web-1", 20)
-		waitFor(t, func() bool { return strings.Contains(served(w), `"field":"newer"`) })
-		waitFor(t, func() bool { return storedPods(path, wire.JSON) == 3 })
+		expect.Soon(t, "the field is served", func() bool { return strings.Contains(served(w), `"field":"newer"`) })
+		expect.Soon(t, "the pods are stored as JSON", func() bool { return storedPods(path, wire.JSON) == 3 })
 	})
 	silent.Store(true)
 	t.Run("after", func(t *testing.T) {
@@ -168,13 +167,4 @@ func storedPods(path string, in wire.Encoding) int {
 		}
 	}
 	return 0
-}
-
-func waitFor(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not happen")
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 	"github.com/watershed-project/watershed/replica"
 )
@@ -155,15 +157,15 @@ func (w *world) ask(path string, header ...string) (int, http.Header, metav1.Sta
 // until sends requests until the response has a code.
 func (w *world) until(code int, path string) http.Header {
 	w.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		got, header, status := w.ask(path)
-		if got == code {
-			return header
+	var header http.Header
+	expect.Eventually(w.t, time.Minute, func() error {
+		got, now, status := w.ask(path)
+		if header = now; got != code {
+			return fmt.Errorf("%s: %d %s", path, got, status.Message)
 		}
-		if time.Now().After(end) {
-			w.t.Fatalf("%s: %d %s", path, got, status.Message)
-		}
-	}
+		return nil
+	})
+	return header
 }
 
 // isRead reports whether a request to an origin was sent by a test, not by the replica
@@ -318,7 +320,7 @@ func TestOrigin_isNotWaitedForForever(t *testing.T) {
 		if r.URL.Query().Has("watch") {
 			w.Header().Set("Content-Type", "application/json")
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(originTimeout + time.Second)
+			time.Sleep(originTimeout + time.Second) // the watch is silent for longer than the timeout
 			_, _ = w.Write([]byte("event\n"))
 			return true
 		}

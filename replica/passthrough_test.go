@@ -49,9 +49,9 @@ func newPassing(t *testing.T, clusters int) (*world, []*origin) {
 // on.
 func (w *world) untilCopied(cluster int) {
 	w.t.Helper()
-	for w.until(http.StatusOK, w.pods(cluster)).Get("Watershed-Age") == "" {
-		time.Sleep(10 * time.Millisecond)
-	}
+	expect.Soon(w.t, "the copy answers", func() bool {
+		return w.until(http.StatusOK, w.pods(cluster)).Get("Watershed-Age") != ""
+	})
 }
 
 // send sends a request and returns the response with its body.

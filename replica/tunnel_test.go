@@ -71,7 +71,7 @@ func readSlowly(r *bufio.Reader) (all []byte, err error) {
 		if err != nil {
 			return all, err
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a slow client
 	}
 }
 

@@ -218,7 +218,7 @@ func TestWatch_readersKeepCopies(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(4 * time.Second)
+	time.Sleep(4 * time.Second) // how long the objects change
 	close(stop)
 	changing.Wait()
 	for i := range 2 { // so that every reader receives the last version
