@@ -56,7 +56,7 @@ func TestRun_survivesKillsOfTheServer(t *testing.T) {
 		if err := w.cluster.PutPods(t.Context(), w.unseen(kill)...); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
+		time.Sleep(time.Duration(w.rng.IntN(1500)) * time.Millisecond) // how long it is away
 		if err := w.cluster.APIServer.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -187,7 +187,7 @@ func (w *world) run(program string, args ...string) outcome {
 	}
 	w.wait(p, "deleted deployments", w.reconciled)
 
-	time.Sleep(w.settle)
+	time.Sleep(w.settle) // reconciliations that are not needed are counted, too
 	got := outcome{state: w.state()}
 	p.profile()
 	m := p.metrics()
