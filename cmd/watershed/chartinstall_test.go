@@ -113,7 +113,7 @@ func settledInventory(ctx context.Context, t *testing.T, k *kubetest.Cluster) ma
 		if last = now; same {
 			return nil
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // two inventories that are equal must not be of the same moment
 		return errors.New("the cluster creates objects of its own")
 	})
 	return last

@@ -64,7 +64,7 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/version" {
-			time.Sleep(f.delay)
+			time.Sleep(f.delay) // a slow cluster
 		}
 		if f.breaks != nil && f.breaks.Load() && strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
 			ctx, cancel := context.WithTimeout(r.Context(), f.watches)

@@ -94,7 +94,8 @@ func (s *sealed) run() (lists int) {
 // metric returns the sum of all series of a metric.
 func (s *sealed) metric(owner *pastReader, name string) (sum int) {
 	s.t.Helper()
-	_, _, metrics := owner.get("/metrics", nil)
+	code, _, metrics := owner.get("/metrics", nil)
+	expect.Equal(s.t, code, http.StatusOK) // without metrics, the files would seem to be current
 	for line := range strings.Lines(string(metrics)) {
 		if rest, ok := strings.CutPrefix(line, name); ok && strings.ContainsRune("{ ", rune(rest[0])) {
 			var n float64

@@ -130,7 +130,7 @@ func writePast(t *testing.T, client kubernetes.Interface, r *rand.Rand, namespac
 		if written != nil {
 			versions = append(versions, written.ResourceVersion)
 		}
-		time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+		time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond) // the moments between changes are read, too
 	}
 	return versions
 }
@@ -418,7 +418,7 @@ func checkPastRights(t *testing.T, c *kubetest.Cluster, client kubernetes.Interf
 	expect.NoError(t, client.CoreV1().Namespaces().Delete(t.Context(), "red", metav1.DeleteOptions{}))
 	finalizeNamespace(t, client, "red")
 	expect.Soon(t, "the namespace is deleted", func() bool { return past(ann) == http.StatusForbidden })
-	time.Sleep(1100 * time.Millisecond) // another second of creation
+	time.Sleep(1100 * time.Millisecond) // the new namespace is created in another second
 	createNamespace(t, client, "red")
 	expect.Soon(t, "ann may read the new namespace", func() bool {
 		code, _, _ := ann.get("/api/v1/namespaces/red/configmaps", nil)

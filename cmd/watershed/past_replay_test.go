@@ -116,7 +116,7 @@ func (p *replay) write(changes int, seen bool) {
 		if done != nil {
 			p.all = append(p.all, written{n, done.GetResourceVersion(), seen})
 		}
-		time.Sleep(time.Duration(p.r.IntN(20)) * time.Millisecond)
+		time.Sleep(time.Duration(p.r.IntN(20)) * time.Millisecond) // the moments between changes are read, too
 	}
 }
 
@@ -176,7 +176,16 @@ func TestPast_replay(t *testing.T) {
 	}
 	p.start()
 	p.follow()
-	time.Sleep(100 * time.Millisecond) // the first states are stored
+	// The past begins with the first states in the files. The second follow makes changes after
+	// the moment, so that the newest state does not answer for it.
+	moment := time.Now()
+	p.follow()
+	for n := range replayed {
+		expect.Soon(t, "the first state is stored", func() bool {
+			code, _, _ := p.owner.get(p.path(n), url.Values{"at": {moment.Format(time.RFC3339Nano)}})
+			return code == http.StatusOK
+		})
+	}
 	began := time.Now()
 	for range *replayRounds {
 		p.write(25, true)

@@ -217,7 +217,7 @@ func TestPrometheus(t *testing.T) {
 			errs = append(errs, err)
 			return err == nil
 		})
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // Prometheus evaluates its rules once a second
 		return errors.Join(errs...)
 	})
 	// A cluster that forbids one resource accepts the credentials.
@@ -229,7 +229,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	if *picturesFlag > 0 {
-		time.Sleep(*picturesFlag)
+		time.Sleep(*picturesFlag) // the time that the pictures show
 		drawDashboard(t, p, *picturesFlag)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -250,19 +251,18 @@ func checkMinimal(t *testing.T, k *kubetest.Cluster, admin kubernetes.Interface)
 	// until waits until something is refused, or nothing, and returns what is.
 	until := func(what string, refused bool) (last []string) {
 		t.Helper()
-		for range 40 {
+		expect.Eventually(t, time.Minute, func() error {
 			last = nil
 			for _, path := range needed() {
 				if u.code(path) == http.StatusForbidden {
 					last = append(last, path)
 				}
 			}
-			if (len(last) > 0) == refused {
-				return last
+			if (len(last) > 0) != refused {
+				return fmt.Errorf("%s: refused are %q", what, last)
 			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		t.Errorf("%s: refused are %q", what, last)
+			return nil
+		})
 		return last
 	}
 	until("all rights", false)

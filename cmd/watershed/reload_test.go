@@ -137,7 +137,7 @@ func TestReload_refusesErrors(t *testing.T) {
 	good := fileOf(t, c.values)
 	expect.NoError(t, os.WriteFile(c.path, []byte(strings.Replace(good, `"pods"`, `"a/b", "pods"`, 1)+"\nextra: 1"), 0o600))
 	expect.Soon(t, "the error is logged", func() bool { return strings.Contains(c.log.String(), "configuration not reloaded") })
-	time.Sleep(10 * serve.ReloadPeriod)
+	time.Sleep(10 * serve.ReloadPeriod) // the file is read again, and the error must not be logged again
 	if n := strings.Count(c.log.String(), "configuration not reloaded"); n != 1 {
 		t.Errorf("the error is logged %d times", n)
 	}
@@ -183,7 +183,7 @@ func TestReload_hangupWithoutFile(t *testing.T) {
 	log, stop := startServe(t, s, "--kubeconfig", commandtest.WriteKubeconfig(t, map[string]string{"a": ""}))
 	expect.Soon(t, "the signal is not fatal", func() bool {
 		expect.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the pace of the signals
 		return strings.Contains(log.String(), "nothing to reload")
 	})
 	expect.NoError(t, stop())

@@ -19,7 +19,7 @@ func (w *sourcesWorld) stopHub() {
 	w.did["hub down at a reload"]++
 	w.hub.stop(true)
 	w.reload(nil)
-	time.Sleep(5500 * time.Millisecond)
+	time.Sleep(5500 * time.Millisecond) // the other sources wait for 5 s
 	w.present("while the hub is down")
 	w.hub.stop(false)
 }
@@ -135,7 +135,7 @@ func (w *sourcesWorld) restart() {
 	path := "/clusters/" + w.names("hub")[0] + "/api/v1/pods"
 	expect.Soon(w.t, "a response", func() bool { code, _ := w.c.get(path, w.c.owner()); return code == http.StatusServiceUnavailable })
 	for range 12 {
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // 6 s, which is longer than the server waits for the hub
 		if code, body := w.c.get(path, w.c.owner()); code != http.StatusServiceUnavailable {
 			w.t.Errorf("a cluster of a hub that is down: %d %s", code, body)
 		}

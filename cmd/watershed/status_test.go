@@ -174,7 +174,7 @@ func testStatusWatch(t *testing.T, sim *simulated.Server, s *state.Dir) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
 	expect.Soon(t, "the table is printed", func() bool { return strings.Count(out.String(), "\n") >= 4 })
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // three intervals, in which nothing may be printed
 	if n := strings.Count(out.String(), "\n"); n != 4 {
 		t.Errorf("%d lines though nothing changes:\n%s", n, &out)
 	}

@@ -358,9 +358,23 @@ func (w *keyWorld) tracing() map[string]keyCase {
 	return map[string]keyCase{
 		"tracing.endpoint": {with: w.one("tracing.samplingRatePerMillion", 1_000_000), to: c.URL, observe: servers, want: [2]string{"none", "some"}},
 		"tracing.samplingRatePerMillion": {with: w.one("tracing.endpoint", second.URL), from: 0, to: 1_000_000, want: [2]string{"none", "some"}, observe: func(s *configured) string {
-			s.get("/clusters/eu/api/v1/namespaces", s.owner())
-			time.Sleep(1500 * time.Millisecond)
-			if len(second.all()) > 0 {
+			const path = "/clusters/eu/api/v1/namespaces"
+			s.get(path, s.owner())
+			// The owner can force a trace. When its span arrives, earlier spans have arrived, too.
+			forced := func() (own, forced int) {
+				for _, one := range second.all() {
+					if hex.EncodeToString(one.TraceId) == anyTrace {
+						forced++
+					} else {
+						own++
+					}
+				}
+				return own, forced
+			}
+			_, before := forced()
+			(&traced{s, second, w.eu}).code(w.t, http.MethodGet, path, s.owner(), sampled)
+			expect.Soon(w.t, "a span of the forced trace", func() bool { _, now := forced(); return now > before })
+			if own, _ := forced(); own > 0 {
 				return "some"
 			}
 			return "none"

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -179,13 +180,9 @@ func attackCrossing(t *testing.T, w *attackWorld) {
 	}
 	// The account has rights in b only under the name that b cannot give to its own users.
 	w.grant(t, w.b, "watershed:a:ci:bot", "n1", rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})
-	deadline := time.Now().Add(15 * time.Second)
-	for fmt.Sprint(clusters(w.bot, "/fleet"+configmaps)) != "[a b]" {
-		if time.Now().After(deadline) {
-			t.Fatal("the account does not get the right that b has given to it")
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	expect.Soon(t, "the account has the right that b has given to it", func() bool {
+		return fmt.Sprint(clusters(w.bot, "/fleet"+configmaps)) == "[a b]"
+	})
 	w.expectCode(t, http.StatusForbidden, w.token(w.a, "dan"), "/fleet"+configmaps)
 }
 

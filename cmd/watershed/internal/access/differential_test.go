@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -320,12 +321,12 @@ func follow(t *testing.T, w *world, random *rand.Rand, mode string) {
 	}
 	until := func(want int) {
 		began := time.Now()
-		for code() != want {
-			if time.Since(began) > time.Minute {
-				t.Fatalf("the code is %d after %s, want %d", code(), time.Since(began), want)
+		expect.Eventually(t, time.Minute, func() error {
+			if got := code(); got != want {
+				return fmt.Errorf("the code is %d, want %d", got, want)
 			}
-			time.Sleep(20 * time.Millisecond)
-		}
+			return nil
+		})
 		took := time.Since(began)
 		t.Logf("the decision follows after %s", took.Round(time.Millisecond))
 		if mode == "local" && took > 10*time.Second {

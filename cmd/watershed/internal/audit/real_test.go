@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -95,7 +96,7 @@ func compareEvents(t *testing.T, k *kubetest.Cluster, events string) {
 			n = 2
 		}
 		var ours, theirs []map[string]any
-		waitFor(t, c.path, func() bool {
+		expect.Soon(t, c.path, func() bool {
 			ours, theirs = eventsOf(t, w.events, agent), eventsOf(t, events, agent)
 			return len(ours) == n && len(theirs) == n
 		})
@@ -240,7 +241,7 @@ func checkSecrets(t *testing.T, k *kubetest.Cluster) {
 		find("the profile of goroutines", profile.String())
 	}
 
-	waitFor(t, "all events", func() bool {
+	expect.Soon(t, "all events", func() bool {
 		is := w.log.Stats()
 		return is.Pending == 0 && is.Written >= 19
 	})

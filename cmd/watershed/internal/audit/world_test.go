@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -26,6 +25,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
+	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/replica"
 )
 
@@ -112,7 +112,7 @@ func newWorld(t *testing.T, resources []string, entries ...fleet.Entry) *world {
 		running.Wait()
 		control.Close()
 	})
-	waitFor(t, "the first cluster", func() bool {
+	expect.Soon(t, "the first cluster", func() bool {
 		m, ok := f.Member(entries[0].Name)
 		return ok && m.Status().State == fleet.Live
 	})
@@ -121,17 +121,6 @@ func newWorld(t *testing.T, resources []string, entries ...fleet.Entry) *world {
 
 // owner is the token of the owner.
 const owner = "marker-of-the-owner"
-
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 600 {
-		if ok() {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("%s: it does not happen", what)
-}
 
 // bareClient returns a client of a cluster that adds no credentials.
 func bareClient(t *testing.T, cfg *rest.Config) *http.Client {

@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 var (
@@ -313,6 +315,14 @@ func age(o *OIDC, by time.Duration) {
 	d.at = d.at.Add(-by)
 }
 
+// forget makes the last failure older than the pause after it.
+func forget(o *OIDC) {
+	d := o.keys.document
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = d.failed.Add(-documentPause)
+}
+
 func TestOIDC_keysChange(t *testing.T) {
 	i := newTestIssuer(t)
 	o := open(t, i.options())
@@ -384,7 +394,7 @@ func TestOIDC_issuerDown(t *testing.T) {
 				t.Errorf("%v, log %s", err, log)
 			}
 			i.set(func() { i.keys, i.discovery, i.fault = keys, discovery, nil })
-			time.Sleep(documentPause)
+			forget(o)
 			if _, err := o.Authenticate(t.Context(), bearer(i.token(t, nil))); err != nil {
 				t.Errorf("after the trouble: %v", err)
 			}
@@ -400,9 +410,9 @@ func TestOIDC_issuerDown(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o := must(NewOIDC(ctx, i.options()))
 		cancel()
-		for o.tokens.ctx.Err() == nil || o.keys.document.ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
+		expect.Soon(t, "both contexts end", func() bool {
+			return o.tokens.ctx.Err() != nil && o.keys.document.ctx.Err() != nil
+		})
 		_, err := o.Authenticate(t.Context(), bearer(i.token(t, nil)))
 		checkStatus(t, err, 503)
 		o.Close()

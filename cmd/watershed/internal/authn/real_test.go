@@ -338,12 +338,12 @@ func (s *real) testRotation(t *testing.T) {
 	follow := func(r *http.Request, want int) {
 		t.Helper()
 		begin := time.Now()
-		for authenticated(s.cluster, r) != want {
-			if time.Since(begin) > 90*time.Second {
-				t.Fatalf("no %d after 90 s", want)
+		expect.Eventually(t, 90*time.Second, func() error {
+			if got := authenticated(s.cluster, r); got != want {
+				return fmt.Errorf("the code is %d, want %d", got, want)
 			}
-			time.Sleep(100 * time.Millisecond)
-		}
+			return nil
+		})
 		t.Logf("code %d %s after the authority had changed", want, time.Since(begin).Round(100*time.Millisecond))
 	}
 	change(s.ca.pem() + second.pem())

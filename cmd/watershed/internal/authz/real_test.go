@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,7 +171,33 @@ func createAccess(ctx context.Context, t *testing.T, client kubernetes.Interface
 		expect.NoError(t, err)
 	}
 	// The server's authorizer follows a moment later.
-	time.Sleep(time.Second)
+	for _, spec := range []authorizationv1.SubjectAccessReviewSpec{
+		{User: "u", Groups: []string{"dev"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "list", Namespace: "a", Resource: "pods",
+		}},
+		{User: oddName, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "get", Namespace: "a", Resource: "secrets", Name: "mine",
+		}},
+		{User: "bob", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"}},
+		{User: "lost", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Namespace: "a", Resource: "pods"}},
+	} {
+		expect.Eventually(t, time.Minute, func() error {
+			review := &authorizationv1.SubjectAccessReview{Spec: spec}
+			review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			ok := review.Status.Allowed
+			if spec.User == "lost" { // its roles do not exist, which the reason says
+				reason := review.Status.Reason + review.Status.EvaluationError
+				ok = strings.Contains(reason, "missing-role") && strings.Contains(reason, "missing-one") && strings.Contains(reason, "missing-two")
+			}
+			if !ok {
+				return fmt.Errorf("the access of %s: %+v", spec.User, review.Status)
+			}
+			return nil
+		})
+	}
 }
 
 // copyPolicy reads the RBAC objects of the cluster.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
@@ -99,19 +100,21 @@ func TestFollow_configMap(t *testing.T) {
 
 // TestFollow_reportsEachErrorOnce removes the file for a while.
 func TestFollow_reportsEachErrorOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f.yaml")
-	write(t, path, "one")
-	f := follow(t, path, "one", 5*time.Millisecond)
-	expect.NoError(t, os.Remove(path))
-	expect.Soon(t, "an error", func() bool { _, failures := f.reported(); return failures != "" })
-	time.Sleep(100 * time.Millisecond) // twenty more periods
-	if _, failures := f.reported(); strings.Count(failures, "no such file") != 1 {
-		t.Errorf("the errors are %s, want one", failures)
-	}
-	write(t, path, "one")
-	f.expect(t, "one") // reported again, so that the error is known to be over
-	write(t, path, strings.Repeat("x", 1<<20+1))
-	expect.Soon(t, "an error", func() bool { _, failures := f.reported(); return strings.Contains(failures, "larger than 1 MiB") })
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "f.yaml")
+		write(t, path, "one")
+		f := follow(t, path, "one", 5*time.Millisecond)
+		expect.NoError(t, os.Remove(path))
+		expect.Soon(t, "an error", func() bool { _, failures := f.reported(); return failures != "" })
+		time.Sleep(100 * time.Millisecond) // twenty more periods
+		if _, failures := f.reported(); strings.Count(failures, "no such file") != 1 {
+			t.Errorf("the errors are %s, want one", failures)
+		}
+		write(t, path, "one")
+		f.expect(t, "one") // reported again, so that the error is known to be over
+		write(t, path, strings.Repeat("x", 1<<20+1))
+		expect.Soon(t, "an error", func() bool { _, failures := f.reported(); return strings.Contains(failures, "larger than 1 MiB") })
+	})
 }
 
 // TestFollow_triesAgain refuses a content for a while: it takes effect without another change.
@@ -136,14 +139,16 @@ func TestFollow_triesAgain(t *testing.T) {
 // TestFollow_waitsForTheWriter writes a file in small parts, with less time between them than
 // the file has to stay the same.
 func TestFollow_waitsForTheWriter(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f.yaml")
-	write(t, path, "")
-	f := follow(t, path, "", time.Millisecond)
-	for i := range 10 {
-		write(t, path, strings.Repeat("x", i+1))
-		time.Sleep(50 * time.Millisecond)
-	}
-	f.expect(t, "xxxxxxxxxx")
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "f.yaml")
+		write(t, path, "")
+		f := follow(t, path, "", time.Millisecond)
+		for i := range 10 {
+			write(t, path, strings.Repeat("x", i+1))
+			time.Sleep(50 * time.Millisecond)
+		}
+		f.expect(t, "xxxxxxxxxx")
+	})
 }
 
 // TestFollow_signal checks that a signal has an effect at once.

@@ -5,6 +5,7 @@ package serving
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // maxConnectionMemory is the bound on the memory that one connection of an attacker takes,
@@ -51,7 +54,7 @@ func TestAttack(t *testing.T) {
 	empty := memory()
 	end := attack(t, w.address, n, allKinds)
 	waitForConnections(t, w, n*9/10)
-	time.Sleep(window)
+	time.Sleep(window) // the attack goes on for some time before it is measured
 	open := w.Stats().Connections
 	each := (memory() - empty) / max(open, 1)
 	// Other programs on the machine disturb short measurements, so one quiet moment is
@@ -98,7 +101,7 @@ func measureKinds(t *testing.T, n int) {
 			empty := memory()
 			end := attack(t, w.address, n, kind)
 			waitForConnections(t, w, n*9/10)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // handshakes end, and their memory is free
 			open := w.Stats().Connections
 			each := (memory() - empty) / open
 			end()
@@ -113,11 +116,12 @@ func measureKinds(t *testing.T, n int) {
 // waitForConnections waits until n connections are open.
 func waitForConnections(t *testing.T, w *world, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); w.Stats().Connections < n; {
-		if time.Sleep(20 * time.Millisecond); time.Now().After(deadline) {
-			t.Fatalf("%+v, want %d connections", w.Stats(), n)
+	expect.Eventually(t, 90*time.Second, func() error {
+		if s := w.Stats(); s.Connections < n {
+			return fmt.Errorf("%+v, want %d connections", s, n)
 		}
-	}
+		return nil
+	})
 }
 
 // memory returns the bytes of heap and stacks in use.
@@ -150,6 +154,7 @@ func latencies(t *testing.T, c *http.Client, address string, window time.Duratio
 	var senders sync.WaitGroup
 	for range 2 {
 		senders.Go(func() {
+			// A request each two milliseconds measures the server, and does not keep it busy.
 			for end := time.Now().Add(window); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 				began := time.Now()
 				resp, err := c.Get("https://" + address + "/")

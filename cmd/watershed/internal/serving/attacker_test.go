@@ -41,7 +41,7 @@ var kinds = []struct {
 			if _, err := s.Write([]byte{b}); err != nil {
 				return
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // a byte a second
 		}
 	}},
 	{"slow body", func(c net.Conn) {
@@ -110,10 +110,10 @@ func attackFromChild(task string) {
 					hold(c)
 					c.Close()
 				}
-				time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
+				time.Sleep(time.Duration(rand.Int64N(int64(time.Second)))) // all do not come back at once
 			}
 		}()
-		if i%50 == 49 {
+		if i%50 == 49 { // more at once would exceed the queue of the listener
 			time.Sleep(20 * time.Millisecond)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // TestServer_connectionLimits checks the limits in total and per address of connections with
@@ -64,9 +66,7 @@ func TestServer_connectionLimits(t *testing.T) {
 	for _, c := range all {
 		c.Close()
 	}
-	for deadline := time.Now().Add(5 * time.Second); w.Stats().Connections > 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	expect.Soon(t, "all connections are closed", func() bool { return w.Stats().Connections == 0 })
 	if s := w.Stats(); s.Connections != 0 || s.Addresses != 0 {
 		t.Errorf("%+v", s)
 	}

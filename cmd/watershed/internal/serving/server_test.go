@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestMain(m *testing.M) {
@@ -273,9 +275,7 @@ func TestServer_drain(t *testing.T) {
 	over := make(chan struct{})
 	began := time.Now()
 	go func() { w.end(); close(over) }()
-	for deadline := time.Now().Add(5 * time.Second); !w.draining.Load() && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	expect.Soon(t, "the server drains", w.draining.Load)
 	resp, err := w.client(t, true).Get("https://" + w.address + "/readyz")
 	if code, text := read(t, resp, err); code != 500 || !strings.Contains(text, "shutdown") {
 		t.Errorf("readyz is %d while the server ends: %s", code, text)
@@ -328,9 +328,5 @@ func TestServer_graceEnds(t *testing.T) {
 		t.Errorf("the server ends after %v", took)
 	}
 	// The server does not wait for a request whose grace has ended.
-	for end := time.Now().Add(5 * time.Second); w.Stats().Requests != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("a request remains: %+v", w.Stats())
-		}
-	}
+	expect.Soon(t, "no request remains", func() bool { return w.Stats().Requests == 0 })
 }
