@@ -167,6 +167,7 @@ func (r recording) measure(run func(context.Context, io.Reader, *atomic.Int64) (
 	const all = handlerEvents * handlerCount
 	began, used := time.Now(), harness.CPUTime()
 	close(body.start)
+	// A loop of its own, because the time is measured.
 	for delivered.Load() != all {
 		if time.Since(began) > handlerLimit {
 			return rate{}, fmt.Errorf("%d of %d deliveries after %v", delivered.Load(), all, handlerLimit)

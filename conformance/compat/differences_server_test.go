@@ -116,7 +116,7 @@ func TestInformer_vanishedResource(t *testing.T) {
 		w := &witness{}
 		synced(t, i, join(t, i, w))
 		expect.Soon(t, "lists that fail", func() bool { return s.lists.Load() > 2 })
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // no deletion may be reported in this time
 		return strings.Join(w.take(), ", ")
 	}, "add 1 *", "add 1 *")
 }

@@ -78,9 +78,10 @@ func TestDifference_C1_relistOfTheUnchanged(t *testing.T) {
 		source.ModifyDropWatch(pod("2", "y"))
 		source.ResetWatch()
 		expect.Soon(t, "the relist", func() bool { return w.believes() == "1=x 2=y" })
-		time.Sleep(20 * time.Millisecond)
+		source.Add(pod("3", "z")) // when it is reported, the whole relist has been
+		expect.Soon(t, "a later change", func() bool { return w.believes() == "1=x 2=y 3=z" })
 		return strings.Join(sortedCopy(w.take()), ", ")
-	}, "update 1 x>x, update 2 x>y", "update 2 x>y")
+	}, "add 3 z, update 1 x>x, update 2 x>y", "add 3 z, update 2 x>y")
 }
 
 func TestDifference_C2_deletionOfTheUnknown(t *testing.T) {
@@ -122,7 +123,7 @@ func TestHandler_panicEndsTheProgram(t *testing.T) {
 			synced(t, i, r)
 			source.Add(pod("2", ""))
 			w.expect(t, "add 1 *", "add 2")
-			time.Sleep(patience)
+			time.Sleep(patience) // the panic ends the program in this time
 		})
 	}, "in the handler", "in the handler")
 }
@@ -237,7 +238,10 @@ func TestDifference_C11_transformThatFails(t *testing.T) {
 		}
 		start(t, i)
 		<-tried
-		time.Sleep(100 * time.Millisecond)
+		// client-go never syncs, so it has to be given some time.
+		for end := time.Now().Add(2 * time.Second); !i.HasSynced() && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
 		if !i.HasSynced() {
 			return "never synced"
 		}

@@ -176,11 +176,11 @@ func TestHandler_abuse(t *testing.T) {
 							mine = append(mine[:n], mine[n+1:]...) // otherwise it is removed again later
 						}
 					}
-					time.Sleep(time.Duration(rand.N(int64(time.Millisecond))))
+					time.Sleep(time.Duration(rand.N(int64(time.Millisecond)))) // the pace of a worker
 				}
 			})
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // the workers work before the informer runs
 		stop := synced(t, i)
 		w := &witness{}
 		join(t, i, w)
@@ -189,7 +189,7 @@ func TestHandler_abuse(t *testing.T) {
 		}
 		expect.Soon(t, "the last pod", func() bool { return w.count() == 300 })
 		stop()
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // the workers work after it has stopped
 		close(end)
 		workers.Wait()
 	})
@@ -203,7 +203,7 @@ func TestHandler_initializationRace(t *testing.T) {
 			source := newSource(t, pod("1", ""))
 			i := subject.pods(source)
 			stop := start(t, i)
-			time.Sleep(time.Duration(rand.N(int64(2 * time.Millisecond))))
+			time.Sleep(time.Duration(rand.N(int64(2 * time.Millisecond)))) // before, while and after it syncs
 			w := &witness{}
 			r := join(t, i, w)
 			expect.Soon(t, "the handler's sync", r.HasSynced)

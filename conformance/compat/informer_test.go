@@ -196,7 +196,7 @@ func TestInformer_shutdown(t *testing.T) {
 			entered, left := make(chan struct{}), false
 			join(t, i, cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
 				close(entered)
-				time.Sleep(50 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond) // Run has to wait for this
 				left = true
 			}})
 			stop := synced(t, i)
@@ -233,7 +233,7 @@ func TestInformer_hammer(t *testing.T) {
 						}
 					}
 					_, _ = i.GetIndexer().ByIndex(cache.NamespaceIndex, "a")
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the pace of a reader
 				}
 			})
 		}

@@ -216,7 +216,7 @@ func TestReal_stopFreesMemory(t *testing.T) {
 			stopped := time.Now()
 			after := heap()
 			for after > before+before/20 && time.Since(stopped) < s.wait {
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // goroutines of the informer end, and release its memory
 				after = heap()
 			}
 			t.Logf("live heap: before %.1f MB, with %d pods %.1f MB, %v after stop %.1f MB (%+.1f %%)",

@@ -96,7 +96,7 @@ func TestCuts(t *testing.T) {
 			for _, x := range trials {
 				running.Go(func() {
 					for range s.cuts {
-						time.Sleep(s.life)
+						time.Sleep(s.life) // how long a connection lives
 						n := x.meter.opened()
 						x.proxy.Cut()
 						x.meter.await(t, n)
@@ -124,13 +124,13 @@ func TestRestarts(t *testing.T) {
 		for _, x := range trials {
 			x.proxy.Down()
 		}
-		time.Sleep(down)
+		time.Sleep(down) // how long the server is away
 		for _, x := range trials {
 			if err := x.proxy.Up(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(every - down)
+		time.Sleep(every - down) // how long it is there
 	}
 	check(t, trials, n, each)
 }

@@ -168,13 +168,13 @@ func (x *terminals) start(t *testing.T, w *world, s *side) error {
 func (x *terminals) send(ctx context.Context, s *side, keys ...string) error {
 	for _, key := range keys {
 		if key == "WAIT" {
-			time.Sleep(2 * time.Second)
+			time.Sleep(2 * time.Second) // k9s updates its tables each two seconds
 			continue
 		}
 		if _, err := x.tmux(ctx, "send-keys", "-t", s.name, key); err != nil {
 			return err
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the pace of a person: k9s drops keys that come faster
 	}
 	return nil
 }

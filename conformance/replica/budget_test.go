@@ -103,6 +103,7 @@ type budgetTest struct {
 func (b *budgetTest) run(ctx context.Context, during time.Duration) {
 	client, err := rest.HTTPClientFor(b.process.config())
 	expect.NoError(b.t, err)
+	// The memory is measured ten times a second.
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		select {
 		case <-b.process.ended:

@@ -143,7 +143,7 @@ func (c *streaming) pauses(t *testing.T) {
 	c.network.Stall()
 	c.readsCopy(t)
 	go func() {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // how long the network stalls
 		c.network.Resume()
 	}()
 	c.endsWell(t, s)

@@ -77,7 +77,7 @@ func (c *streaming) settled(t *testing.T) (u usage) {
 	expect.Eventually(t, patience, func() (err error) {
 		last = u
 		if u, err = c.used(); err == nil && (u.goroutines != last.goroutines || u.files != last.files) {
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) // two measurements that are equal must not be of the same moment
 			err = fmt.Errorf("changing: %s", u)
 		}
 		return err
@@ -235,7 +235,7 @@ func (c *streamLoad) latencies(t *testing.T) string {
 				break
 			}
 			all = append(all, time.Since(began))
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // requests measure the replica, and do not keep it busy
 		}
 		slices.Sort(all)
 		return all

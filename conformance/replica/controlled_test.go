@@ -85,7 +85,7 @@ func (w *controlledWork) step(ctx context.Context, name string, change, done fun
 	if err := expect.Until(ctx, func() error {
 		err := done(ctx)
 		if err != nil {
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) // the check itself is work for the API server
 		}
 		return err
 	}); err != nil {

@@ -157,7 +157,7 @@ func (e *election) run() {
 	first := e.start("first")
 	e.await(first)
 	second := e.start("second")
-	time.Sleep(2 * leaseDuration)
+	time.Sleep(2 * leaseDuration) // the second must not take the lease, which the first renews
 	e.holds(first)
 
 	began := time.Now()
@@ -168,7 +168,7 @@ func (e *election) run() {
 	e.holds(second)
 
 	third := e.start("third")
-	time.Sleep(leaseDuration)
+	time.Sleep(leaseDuration) // the third must not take it either
 	e.holds(second)
 	began = time.Now()
 	second.resign()

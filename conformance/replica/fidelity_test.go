@@ -202,7 +202,7 @@ func (w *world) compareEach(ctx context.Context, r request, columns []column) []
 		if equal || attempt == 3 || attempt > 0 && reflect.DeepEqual(stable(server), stable(w.askOne(ctx, w.server, r))) {
 			return results
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // the copy catches up
 	}
 }
 

@@ -57,7 +57,7 @@ func testFleetWatchVersions(t *testing.T, p *pair) {
 		}
 		return nil
 	})
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // no other event may arrive in this time
 	got := s.close().events
 	if len(got) != 2 || got[0].kind != string(watch.Added) || got[1].kind != string(watch.Bookmark) {
 		t.Errorf("one change of the namespace, and one elsewhere: %v", got)
@@ -132,7 +132,7 @@ func testFleetOtherVersions(t *testing.T, p *pair) {
 			return nil
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // no other event may arrive in this time
 	for i, version := range versions {
 		var got []string
 		for _, e := range open[i].close().events {

@@ -301,7 +301,7 @@ func testAway(t *testing.T, o *origin) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // the copy gets older by this time
 	for uri, before := range ages {
 		if age, _ := ageOf(t, ask(uri)); age < before+900*time.Millisecond {
 			t.Errorf("%s is %v old, and was %v a second ago", uri, age, before)

@@ -16,10 +16,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 // terminal runs kubectl against a subject.
@@ -298,6 +301,12 @@ var watchCommands = []string{
 	"get wd -n noisy --watch-only -o json",
 }
 
+// kubectl logs these lines with -v=6, among them one for the beginning of a watch.
+var (
+	logOfResponses = regexp.MustCompile(`(?m)^I\d{4} .*\n?`)
+	beginOfWatch   = regexp.MustCompile(`(?m)^I\d{4} .*[?&]watch=true.*200 OK`)
+)
+
 // TestKubectl_watch compares kubectl's output while objects change.
 func TestKubectl_watch(t *testing.T) {
 	w := theWorld(t)
@@ -307,41 +316,54 @@ func TestKubectl_watch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	type pair struct{ server, copy *logBuffer }
+	type watching struct {
+		out, log logBuffer
+		ended    atomic.Bool
+	}
+	type both struct{ server, copy *watching }
 	var running sync.WaitGroup
-	pairs := make([]pair, len(watchCommands))
+	pairs := make([]both, len(watchCommands))
 	for i, line := range watchCommands {
-		pairs[i] = pair{&logBuffer{}, &logBuffer{}}
-		for _, side := range []struct {
-			k   terminal
-			out *logBuffer
+		pairs[i] = both{&watching{}, &watching{}}
+		for _, of := range []struct {
+			k terminal
+			*watching
 		}{{server, pairs[i].server}, {copy, pairs[i].copy}} {
 			running.Go(func() {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
-				cmd := side.k.command(ctx, words(line)...)
-				cmd.Stdout, cmd.Stderr = side.out, side.out
+				cmd := of.k.command(ctx, append(words(line), "-v=6")...) // it logs each response
+				cmd.Stdout, cmd.Stderr = &of.out, &of.log
 				_ = cmd.Run() // it is killed
+				of.ended.Store(true)
 			})
 		}
 	}
-	// There is no sign that a watch has begun. Events before that show as a difference
-	// between the sides, not as a pass.
-	time.Sleep(6 * time.Second)
+	// A command that does not watch ends.
+	for i, line := range watchCommands {
+		for _, s := range []*watching{pairs[i].server, pairs[i].copy} {
+			expect.Soon(t, "the watch of kubectl "+line, func() bool {
+				return s.ended.Load() || beginOfWatch.MatchString(s.log.tail(maxBody))
+			})
+		}
+	}
 	if err := w.scene(ctx, "noisy"); err != nil {
 		t.Fatal(err)
 	}
 	end := time.Now().Add(15 * time.Second)
 	for stable := 0; stable < 20 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if stable++; slices.ContainsFunc(pairs, func(p pair) bool { return p.server.lines() != p.copy.lines() }) {
+		if stable++; slices.ContainsFunc(pairs, func(p both) bool { return p.server.out.lines() != p.copy.out.lines() }) {
 			stable = 0
 		}
 	}
 	cancel()
 	running.Wait()
 	for i, line := range watchCommands {
-		a, b := output{stdout: pairs[i].server.tail(maxBody)}, output{stdout: pairs[i].copy.tail(maxBody)}
-		if pairs[i].server.lines() < 2 && strings.Contains(line, "-w") {
+		read := func(s *watching) output {
+			return output{stdout: s.out.tail(maxBody), stderr: logOfResponses.ReplaceAllString(s.log.tail(maxBody), "")}
+		}
+		a, b := read(pairs[i].server), read(pairs[i].copy)
+		if pairs[i].server.out.lines() < 2 && strings.Contains(line, "-w") {
 			t.Errorf("kubectl %s printed nothing to compare: %s", line, a.stdout)
 		}
 		if unlike := differ(a, b); unlike != "" {

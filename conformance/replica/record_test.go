@@ -292,7 +292,7 @@ func recordClientGo(t *testing.T, cfg *rest.Config) {
 	binary.WaitForCacheSync(stop.Done())
 	dynamics.WaitForCacheSync(stop.Done())
 	metas.WaitForCacheSync(stop.Done())
-	// This is for the watches that follow the lists.
+	// The watches that follow the lists are recorded in this time.
 	time.Sleep(2 * time.Second)
 	cancel()
 }
@@ -331,6 +331,7 @@ func recordControllerRuntime(t *testing.T, cfg *rest.Config) {
 			}
 		}
 	}
+	// The watches that follow the lists are recorded in this time.
 	time.Sleep(2 * time.Second)
 	cancel()
 	if err := <-ended; err != nil {

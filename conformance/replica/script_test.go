@@ -177,7 +177,7 @@ func runScript(t *testing.T, direct, passed *side, script string) (equal int) {
 				break
 			}
 			if s.later && time.Now().Before(end) {
-				time.Sleep(300 * time.Millisecond)
+				time.Sleep(300 * time.Millisecond) // both sides catch up
 				continue
 			}
 			if unlike == "" {

@@ -155,7 +155,7 @@ func churn(ctx context.Context, t *testing.T, c *kubernetes.Clientset) {
 			t.Error(err)
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the pace of the writes
 	}
 }
 

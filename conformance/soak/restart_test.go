@@ -70,7 +70,7 @@ func TestRestarts(t *testing.T) {
 	for range *restarts {
 		time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second)))) // also before it has caught up
 		r.kill()
-		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+		time.Sleep(time.Duration(rng.Int64N(int64(time.Second)))) // how long it is away
 		if err := r.launch(); err != nil {
 			t.Fatal(err)
 		}

@@ -151,7 +151,7 @@ func (s *soak) kill() {
 	s.killed.Add(1)
 	s.subject.kill()
 	away := time.Second + time.Duration(s.rng.IntN(5000))*time.Millisecond
-	time.Sleep(away)
+	time.Sleep(away) // the informers try to connect in this time
 	began := time.Now()
 	if err := s.subject.start(s.Context()); err != nil {
 		s.Fatal(err)
@@ -221,7 +221,7 @@ func (s *soak) settle() {
 	quiet()
 	equal()
 	from := len(s.operator.lines(0))
-	time.Sleep(calm)
+	time.Sleep(calm) // no error may be logged in this time
 	if lines := s.operator.errors(from); len(lines) > 0 {
 		s.Errorf("the operator still fails:\n%s", strings.Join(lines, "\n"))
 	}

@@ -141,7 +141,7 @@ func (w *writing) run(at *rest.Config) {
 	count := w.settled(func(ctx context.Context) (int, error) { return w.operator.reconciled(ctx, true) })
 	w.Logf("%d sites as they should be, %s after the last change", count, took.Round(100*time.Millisecond))
 	from := len(w.operator.lines(0))
-	time.Sleep(calm / 2)
+	time.Sleep(calm / 2) // no error may be logged in this time
 	if lines := w.operator.errors(from); len(lines) > 0 {
 		w.Errorf("the operator still fails:\n%s", strings.Join(lines, "\n"))
 	}
@@ -188,9 +188,9 @@ func (w *writing) kill(ctx context.Context) {
 		}
 		from := len(w.operator.lines(0))
 		w.replica.kill()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // how long the replica is away
 		expect.NoError(w, w.replica.start(w.Context()))
-		time.Sleep(calm)
+		time.Sleep(calm) // errors in this time are due to the kill
 		w.away = append(w.away, [2]int{from, len(w.operator.lines(0))})
 	}
 }

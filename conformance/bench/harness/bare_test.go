@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestBare_repeatsTheOriginsResponse(t *testing.T) {
@@ -83,7 +85,7 @@ func TestWatchers_countWhatABareServerSends(t *testing.T) {
 		if _, err := changes.Run(t.Context(), 5, 1000); err != nil { // not counted
 			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // the watchers receive these before they count
 		if err := w.Count(); err != nil {
 			t.Fatal(err)
 		}
@@ -134,9 +136,7 @@ func TestWatchers_continueAfterTheServerEndsTheirWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	for end := time.Now().Add(10 * time.Second); watches.Load() < 3 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	expect.Soon(t, "the third watch", func() bool { return watches.Load() >= 3 })
 	d, err := w.Report()
 	if err != nil || d.Ended != 2 || d.Events != 0 {
 		t.Errorf("%+v, %v", d, err)

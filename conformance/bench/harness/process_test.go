@@ -58,7 +58,7 @@ func TestProcess_measuresPeakMemory(t *testing.T) {
 		for i := range data {
 			data[i] = byte(i)
 		}
-		time.Sleep(3 * memoryInterval)
+		time.Sleep(3 * memoryInterval) // the memory is measured in this time
 		runtime.KeepAlive(data)
 		return broken
 	})
