@@ -114,7 +114,7 @@ var surveyed = []string{
 }
 
 // survey sends every request to a replica, and returns the responses.
-func survey(w *pipeWorld, disturb func(n int)) []string {
+func survey(w *pipedReplica, disturb func(n int)) []string {
 	var all []string
 	time.Sleep(10 * time.Second)
 	w.origins["a-seen"].add("only", 11)
@@ -130,7 +130,7 @@ func survey(w *pipeWorld, disturb func(n int)) []string {
 }
 
 // surveyWatches reads watches during which clusters change.
-func surveyWatches(w *pipeWorld, disturb func(n int)) []string {
+func surveyWatches(w *pipedReplica, disturb func(n int)) []string {
 	const watch = "/fleet/api/v1/configmaps?watch=1&allowWatchBookmarks=1&watershedFleet=keyed-by-cluster&timeoutSeconds=150"
 	_, _, list := w.get("/fleet/api/v1/configmaps")
 	paths := []string{watch, watch + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan", watch + "&resourceVersion=" + versionIn(w.t, list), watch + "&labelSelector=app%3Dseen-1",
@@ -218,22 +218,22 @@ func TestAccess_hiddenMemberIsAbsent(t *testing.T) {
 		return true
 	}
 	var without []string
-	inMemory(t, []string{"a-seen", "c-seen"}, func(w *pipeWorld) {
+	inMemory(t, []string{"a-seen", "c-seen"}, func(w *pipedReplica) {
 		w.options.Authorize = hook
 		w.origins["a-seen"].answers(openAPI)
-	}, func(_ *testing.T, w *pipeWorld) { without = survey(w, func(int) {}) })
+	}, func(_ *testing.T, w *pipedReplica) { without = survey(w, func(int) {}) })
 	if all := strings.Join(without, "\n"); strings.Contains(all, "left out: you") || !strings.Contains(all, `"seen":true`) || !strings.Contains(all, "c-seen") || !strings.Contains(all, "seen-2") {
 		t.Fatalf("the fleet without the cluster: %s", all)
 	}
 	for name, state := range hiddenStates() {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, []string{"a-seen", hiddenName, "c-seen"}, func(w *pipeWorld) {
+			inMemory(t, []string{"a-seen", hiddenName, "c-seen"}, func(w *pipedReplica) {
 				w.options.Authorize = hook
 				w.origins["a-seen"].answers(openAPI)
 				if state.prepare != nil {
 					state.prepare(w.origins[hiddenName])
 				}
-			}, func(t *testing.T, w *pipeWorld) {
+			}, func(t *testing.T, w *pipedReplica) {
 				with := survey(w, func(i int) {
 					if state.disturb != nil {
 						state.disturb(w.origins[hiddenName], i)

@@ -17,7 +17,7 @@ import (
 )
 
 // label makes the clusters of the fleet those with these labels, "env=prod,region=eu" by name.
-func (w *pipeWorld) label(clusters map[string]string) {
+func (w *pipedReplica) label(clusters map[string]string) {
 	var entries []fleet.Entry
 	for name, text := range clusters {
 		e := w.entry(name, name)
@@ -39,7 +39,7 @@ func selected(selector string) string { return "labelSelector=" + url.QueryEscap
 // A selector below /fleet can require labels of clusters, beside their names and labels of
 // objects. The page /clusters has them.
 func TestClusterLabels_list(t *testing.T) {
-	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipedReplica) {
 		w.label(map[string]string{"eu-1": "env=prod,example.com/region=eu", "eu-2": "env=test,example.com/region=eu", "us-1": ""})
 		time.Sleep(10 * time.Second)
 		for selector, want := range map[string]string{
@@ -102,7 +102,7 @@ func TestClusterLabels_list(t *testing.T) {
 
 // An object of one of several clusters can be read with a selector of clusters.
 func TestClusterLabels_get(t *testing.T) {
-	inMemory(t, []string{"eu", "us"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us"}, nil, func(t *testing.T, w *pipedReplica) {
 		w.label(map[string]string{"eu": "env=prod", "us": "env=test"})
 		time.Sleep(10 * time.Second)
 		const one = "/fleet/api/v1/namespaces/shop/configmaps/"
@@ -122,7 +122,7 @@ func TestClusterLabels_get(t *testing.T) {
 // When the labels of a cluster change, watches that select clusters by labels end. The client
 // lists again if other clusters are selected, and goes on otherwise. Other watches do not end.
 func TestClusterLabels_changeEndsWatches(t *testing.T) {
-	inMemory(t, []string{"eu", "us", "za"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us", "za"}, nil, func(t *testing.T, w *pipedReplica) {
 		w.label(map[string]string{"eu": "env=prod", "us": "env=test", "za": "env=prod"})
 		time.Sleep(20 * time.Second)
 		const watch = "/fleet" + watchMaps
@@ -170,7 +170,9 @@ func TestClusterLabels_changeEndsWatches(t *testing.T) {
 // A selector does not show clusters that the caller may not see.
 func TestClusterLabels_seesNoMore(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "us", "za"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us", "za"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		w.label(map[string]string{"eu": "env=prod", "us": "env=test", "za": "env=prod"})
 		time.Sleep(20 * time.Second)
 		g.allow("alice", "eu", "us")

@@ -41,7 +41,7 @@ func placed(t *testing.T, body string) (all []string, next string) {
 
 // A selector below /fleet can require a cluster, with every operator and beside other labels.
 func TestClusterSelector_list(t *testing.T) {
-	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for selector, want := range map[string]string{
 			"":                                                       "eu-1/a eu-1/b eu-2/a eu-2/b us-1/a us-1/b",
@@ -79,7 +79,7 @@ func TestClusterSelector_list(t *testing.T) {
 
 // Pages of lists of different clusters are not mixed, although the lists have one state.
 func TestClusterSelector_pages(t *testing.T) {
-	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		selectors := []string{"", "watershed.dev/cluster!=eu-1", "watershed.dev/cluster=us-1"}
 		want := []string{"eu-1/a eu-1/b eu-2/a eu-2/b us-1/a us-1/b", "eu-2/a eu-2/b us-1/a us-1/b", "us-1/a us-1/b"}
@@ -109,7 +109,7 @@ func TestClusterSelector_pages(t *testing.T) {
 
 // A watch with such a selector sends only the events of those clusters.
 func TestClusterSelector_watch(t *testing.T) {
-	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		type watch struct {
 			selector, want string
@@ -155,7 +155,7 @@ func TestClusterSelector_watch(t *testing.T) {
 // A program that may file objects by namespace and name must not watch several clusters
 // unknowingly.
 func TestFleet_watchesNeedConsent(t *testing.T) {
-	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		const watch = "/fleet/api/v1/configmaps?watch=1&timeoutSeconds=1"
 		const informer = watch + "&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -197,7 +197,7 @@ func TestFleet_watchesNeedConsent(t *testing.T) {
 // The cluster is the last cell of a row of the fleet. A cluster's own table does not have
 // it.
 func TestFleet_clusterIsTheLastColumn(t *testing.T) {
-	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		columns := func(path string) (names []string, rows [][]any) {
 			_, _, body := w.get(path, "Accept", tableAccept)

@@ -40,7 +40,7 @@ func statusIn(t *testing.T, body string) metav1.Status {
 
 // A browser never treats a response as a page of this server, whatever a cluster sends.
 func TestServer_forbidsSniffing(t *testing.T) {
-	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, path := range everyKind {
 			if code, h, _ := w.get(path); h.Get("X-Content-Type-Options") != "nosniff" {
@@ -52,7 +52,7 @@ func TestServer_forbidsSniffing(t *testing.T) {
 
 // A request that impersonates another user is not answered with the replica's own rights.
 func TestServer_refusesImpersonation(t *testing.T) {
-	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, path := range everyKind {
 			for _, name := range []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-Scopes", "impersonate-extra-acme.com%2fproject"} {
@@ -68,7 +68,7 @@ func TestServer_refusesImpersonation(t *testing.T) {
 // The replica is ready when it has read the clusters that can be read, and stays so.
 func TestReady_waitsForClusters(t *testing.T) {
 	open := make(chan struct{})
-	inMemory(t, []string{"dead", "one", "two"}, func(w *pipeWorld) {
+	inMemory(t, []string{"dead", "one", "two"}, func(w *pipedReplica) {
 		open = make(chan struct{}) // created inside the bubble
 		_ = w.origins["dead"].network.Close()
 		w.origins["two"].answers(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -80,7 +80,7 @@ func TestReady_waitsForClusters(t *testing.T) {
 			}
 			return false
 		})
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		if code, _, body := w.get("/readyz"); code != http.StatusInternalServerError {
 			t.Errorf("before anything is read: %d %s", code, body)
 		}
@@ -117,7 +117,7 @@ func TestReady_waitsForClusters(t *testing.T) {
 
 // A replica without clusters is ready, and does not make clients wait for one.
 func TestReady_withoutClusters(t *testing.T) {
-	inMemory(t, nil, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, nil, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(time.Second)
 		if code, _, body := w.get("/readyz"); code != http.StatusOK {
 			t.Errorf("a replica of no clusters: %d %s", code, body)
@@ -133,7 +133,7 @@ func TestReady_withoutClusters(t *testing.T) {
 // as there is one.
 func TestCluster_unreachableSaysWhy(t *testing.T) {
 	var silence chan struct{}
-	inMemory(t, []string{"one", "refused", "silent", "unauthorized"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one", "refused", "silent", "unauthorized"}, func(w *pipedReplica) {
 		silence = make(chan struct{})
 		_ = w.origins["refused"].network.Close()
 		w.origins["unauthorized"].answers(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -149,7 +149,7 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 			}
 			return true
 		})
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(5 * time.Second)
 		for _, c := range []struct{ path, want, retry string }{
 			{"/clusters/refused/api", "connection refused", ""},
@@ -179,7 +179,7 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 // For a resource that the cluster refuses to send, the response does not claim that it is
 // being read.
 func TestCluster_unreadResourceSaysWhy(t *testing.T) {
-	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one"}, func(w *pipedReplica) {
 		w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != "/api/v1/configmaps" {
 				return false
@@ -189,7 +189,7 @@ func TestCluster_unreadResourceSaysWhy(t *testing.T) {
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"configmaps is forbidden: User \"x\" cannot list","reason":"Forbidden","code":403}`)
 			return true
 		})
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		code, h, body := w.get("/clusters/one/api/v1/configmaps")
 		if code != http.StatusServiceUnavailable || !strings.Contains(body, "cannot list") || h.Get("Retry-After") != "" {
@@ -201,7 +201,7 @@ func TestCluster_unreadResourceSaysWhy(t *testing.T) {
 // A client that requests a resource that is not mirrored receives the reason, and a
 // client that lists all resources does not see it.
 func TestUnmirrored_saysHow(t *testing.T) {
-	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, root := range []string{"/clusters/one", "/fleet"} {
 			for _, path := range []string{"/api/v1/secrets", "/api/v1/namespaces/shop/secrets", "/api/v1/namespaces/shop/secrets/x", "/api/v1/secrets?watch=1"} {
@@ -243,7 +243,9 @@ func TestFleet_boundsWarnings(t *testing.T) {
 	for i := range 15 {
 		names = append(names, fmt.Sprintf("cluster-%02d", i))
 	}
-	inMemory(t, append(names, "dead"), func(w *pipeWorld) { _ = w.origins["dead"].network.Close() }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, append(names, "dead"), func(w *pipedReplica) {
+		_ = w.origins["dead"].network.Close()
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, name := range names {
 			w.origins[name].answers(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -274,7 +276,7 @@ func TestFleet_boundsWarnings(t *testing.T) {
 func TestProxy_passesKnownHeaders(t *testing.T) {
 	var code int
 	var says http.Header
-	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one"}, func(w *pipedReplica) {
 		w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.Contains(r.URL.RawQuery, "mine") {
 				return false
@@ -288,7 +290,7 @@ func TestProxy_passesKnownHeaders(t *testing.T) {
 			}
 			return true
 		})
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, c := range []struct {
 			contentType string

@@ -42,7 +42,7 @@ type recordedState struct {
 }
 
 // versions returns the versions of all pods of some clusters.
-func (w *world) versions(clusters int) map[string]string {
+func (w *simulatedReplica) versions(clusters int) map[string]string {
 	all := map[string]string{}
 	for i := range clusters {
 		for key, pod := range w.truth(i) {
@@ -53,7 +53,7 @@ func (w *world) versions(clusters int) map[string]string {
 }
 
 // change makes a random change in a random cluster, waits until its copy has it, and records it.
-func (w *world) change(r *rand.Rand, f *fleet.Fleet, clusters int, into *recording) {
+func (w *simulatedReplica) change(r *rand.Rand, f *fleet.Fleet, clusters int, into *recording) {
 	w.t.Helper()
 	c := w.clusters.Cluster(r.IntN(clusters))
 	i := r.IntN(c.Pods())
@@ -82,7 +82,7 @@ func (w *world) change(r *rand.Rand, f *fleet.Fleet, clusters int, into *recordi
 
 // past returns the pods of the fleet at a time, by cluster, namespace and name, in pages of a
 // length.
-func (w *world) past(at string, limit int) (map[string]string, http.Header) {
+func (w *simulatedReplica) past(at string, limit int) (map[string]string, http.Header) {
 	w.t.Helper()
 	all, query := map[string]string{}, url.Values{"at": {at}, "limit": {strconv.Itoa(limit)}}
 	for {
@@ -104,7 +104,7 @@ func (w *world) past(at string, limit int) (map[string]string, http.Header) {
 }
 
 // stored waits until the files have a state of all clusters.
-func (w *world) stored(clusters int) {
+func (w *simulatedReplica) stored(clusters int) {
 	w.t.Helper()
 	for i := range clusters {
 		path := w.pods(i) + "?at=" + url.QueryEscape(time.Now().Format(time.RFC3339Nano))
@@ -169,7 +169,7 @@ func TestFleetPast(t *testing.T) {
 }
 
 // changesOf returns the changes of pods of the fleet.
-func (w *world) changesOf(query string) (list document.ChangeList) {
+func (w *simulatedReplica) changesOf(query string) (list document.ChangeList) {
 	w.t.Helper()
 	body, _ := w.read("/fleet/api/v1/pods?" + query)
 	expect.NoError(w.t, json.Unmarshal(body, &list))
@@ -185,7 +185,7 @@ func summaries(list document.ChangeList) (all []string) {
 }
 
 // checkRecording compares states, changes, numbers of changes and single pods with a recording.
-func (w *world) checkRecording(all *recording, began time.Time) {
+func (w *simulatedReplica) checkRecording(all *recording, began time.Time) {
 	w.t.Helper()
 	for i, state := range all.states {
 		at := state.at.Format(time.RFC3339Nano)
@@ -227,7 +227,7 @@ func (w *world) checkRecording(all *recording, began time.Time) {
 }
 
 // checkPastSelection selects clusters, and sends requests that cannot be answered.
-func (w *world) checkPastSelection(all *recording) {
+func (w *simulatedReplica) checkPastSelection(all *recording) {
 	w.t.Helper()
 	last := all.states[len(all.states)-1]
 	at := "at=" + url.QueryEscape(last.at.Format(time.RFC3339Nano))

@@ -23,10 +23,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fuzzWorld returns a replica of two clusters, which has synced.
-func fuzzWorld(f *testing.F) *pipeWorld {
+// fuzzedReplica returns a replica of two clusters, which has synced.
+func fuzzedReplica(f *testing.F) *pipedReplica {
 	f.Helper()
-	w, stop := newPipeWorld(f, []string{"one", "two"}, func(w *pipeWorld) {
+	w, stop := newPipedReplica(f, []string{"one", "two"}, func(w *pipedReplica) {
 		withReviews(w)
 		w.options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	})
@@ -58,7 +58,7 @@ func (a *fuzzAnswer) SetWriteDeadline(time.Time) error { return nil }
 
 // fuzz sends a request, and returns its response unless that took too long. It fails if the
 // server panics or has a mistake of its own.
-func (w *pipeWorld) fuzz(t *testing.T, method, target, accept, body string) *httptest.ResponseRecorder {
+func (w *pipedReplica) fuzz(t *testing.T, method, target, accept, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	at, err := url.ParseRequestURI(target)
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *pipeWorld) fuzz(t *testing.T, method, target, accept, body string) *htt
 
 // FuzzRequest sends requests for any path with any query.
 func FuzzRequest(f *testing.F) {
-	w := fuzzWorld(f)
+	w := fuzzedReplica(f)
 	for _, path := range []string{
 		"/clusters", "/readyz?verbose", "/clusters/one/api", "/fleet/apis", "/clusters/one/openapi/v3", "/clusters/one/version", "/clusters/one/apis/authorization.k8s.io/v1",
 		"/clusters/one/api/v1/configmaps?limit=1&resourceVersion=10&resourceVersionMatch=Exact", "/fleet/api/v1/configmaps?watch=1&watershedFleet=keyed-by-cluster&allowWatchBookmarks=true&timeoutSeconds=1",
@@ -110,7 +110,7 @@ func FuzzRequest(f *testing.F) {
 // FuzzSelector compares the objects that selectors select with those that apimachinery
 // selects.
 func FuzzSelector(f *testing.F) {
-	w := fuzzWorld(f)
+	w := fuzzedReplica(f)
 	for _, label := range []string{"", "app", "!app", "app=a", "app!=a", "app in (a,b)", "app notin (a),x", "app>1", "watershed.dev/cluster=one", "app=a,app=b", "!!", "a/b/c"} {
 		f.Add(label, "")
 	}
@@ -157,7 +157,7 @@ func names(body []byte) ([]string, error) {
 
 // FuzzContinue sends continue tokens. One that is accepted never returns more than the list.
 func FuzzContinue(f *testing.F) {
-	w := fuzzWorld(f)
+	w := fuzzedReplica(f)
 	for _, path := range []string{"/clusters/one/api/v1/configmaps?limit=1", "/fleet/api/v1/configmaps?limit=1"} {
 		_, _, body := w.get(path)
 		var list metav1.PartialObjectMetadataList
@@ -189,7 +189,7 @@ func FuzzContinue(f *testing.F) {
 
 // FuzzAccept sends Accept headers. The response is in the media type that it names.
 func FuzzAccept(f *testing.F) {
-	w := fuzzWorld(f)
+	w := fuzzedReplica(f)
 	for _, accept := range []string{
 		"", "*/*", "application/json", "application/yaml;q=0.5,*/*;q=0.1", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
 		"application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io", "application/json;stream=watch", "application/json;pretty=1", "text/html", "application/*;sv=",

@@ -82,7 +82,7 @@ func (g *gate) authorize(r *http.Request, _ *Request) (*Access, error) {
 }
 
 // as sends a request of a caller.
-func (w *pipeWorld) as(caller, path string) (int, http.Header, string) {
+func (w *pipedReplica) as(caller, path string) (int, http.Header, string) {
 	w.t.Helper()
 	return w.get(path, "Caller", caller)
 }
@@ -122,7 +122,9 @@ func watched(t *testing.T, body string) (events []string, version string) {
 // A continue token is valid only for the caller that received it, and for the same list.
 func TestGrant_tokensAreOfTheirCaller(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "us"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		g.allow("alice", "eu", "us")
 		g.allow("bob", "eu", "us")
 		g.allow("carol", "*")
@@ -204,7 +206,9 @@ func forgeries(t *testing.T, token string) map[string]string {
 // miss the objects of members that it did not see, or keep those that it does not see now.
 func TestGrant_versionsAreOfTheVisibleSet(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "us", "za"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us", "za"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		sets := [][]string{{"eu", "us"}, {"eu"}, {"*"}, {"eu", "us", "za"}, {"za"}, {"*"}, {"eu", "us"}}
 		version, token := "", ""
@@ -247,7 +251,9 @@ func TestGrant_versionsAreOfTheVisibleSet(t *testing.T) {
 // members that the caller does not see change meanwhile.
 func TestGrant_watchContinuesAList(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "us", "za"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us", "za"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		g.allow("bob", "eu", "us")
 		_, _, body := w.as("bob", "/fleet"+configMaps)
@@ -291,7 +297,9 @@ func TestGrant_watchContinuesAList(t *testing.T) {
 // greater.
 func TestGrant_versionsExceedForeignOnes(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "us"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		g.allow("alice", "eu")
 		for i, path := range []string{"?resourceVersion=%s", "?resourceVersionMatch=Exact&resourceVersion=%s", "?watch=1&watershedFleet=keyed-by-cluster&timeoutSeconds=1&resourceVersion=%s"} {
@@ -310,7 +318,7 @@ func TestGrant_versionsExceedForeignOnes(t *testing.T) {
 }
 
 // slot returns the last bits of the fleet's versions.
-func (w *pipeWorld) slot() uint64 {
+func (w *pipedReplica) slot() uint64 {
 	_, _, body := w.as("alice", "/fleet"+configMaps)
 	var version uint64
 	_, _ = fmt.Sscan(versionIn(w.t, body), &version)
@@ -320,7 +328,9 @@ func (w *pipeWorld) slot() uint64 {
 // Members that are left out are counted, by the reason.
 func TestGrant_countsMembersLeftOut(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"a", "b", "c", "d"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"a", "b", "c", "d"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, test := range []struct {
 			sees        []string
@@ -370,7 +380,9 @@ func TestGrant_countsMembersLeftOut(t *testing.T) {
 // served. Other watches continue.
 func TestGrant_endsWatches(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "us"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		paths := []string{"/fleet" + watchMaps, "/clusters/eu" + watchMaps, "/clusters/eu" + watchMaps + "&watershedRead=consistent", "/clusters/eu/api/v1/watch/configmaps?timeoutSeconds=30",
 			"/clusters/eu" + watchMaps + "&resourceVersion=99999", "/fleet" + watchMaps + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan"}
@@ -409,7 +421,9 @@ func TestGrant_endsWatches(t *testing.T) {
 // A watch whose client does not read ends as well, and a list in progress is completed.
 func TestGrant_endsSlowWatches(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		g.allow("", "eu")
 		list := w.open("/clusters/eu" + configMaps)

@@ -24,7 +24,7 @@ import (
 func TestHooks_seeEveryRequest(t *testing.T) {
 	var calls []string
 	note := func(format string, args ...any) { calls = append(calls, fmt.Sprintf(format, args...)) }
-	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one"}, func(w *pipedReplica) {
 		w.options = Options{
 			Admit: func(_ *http.Request, q *Request) (func(), error) {
 				note("admit %s %s", q.Verb, q.Path)
@@ -45,7 +45,7 @@ func TestHooks_seeEveryRequest(t *testing.T) {
 			},
 			Audit: func(_ *http.Request, q *Request, o Outcome) { note("audit %s %d", q.Path, o.Status) },
 		}
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for path, want := range map[string][]string{
 			"/clusters/one/api/v1/configmaps":      {"admit list /api/v1/configmaps", "authorize one", "done", "audit /api/v1/configmaps 200"},
@@ -72,9 +72,9 @@ func TestHooks_seeEveryRequest(t *testing.T) {
 // number for both.
 func TestHooks_auditWatches(t *testing.T) {
 	outcomes := make(chan Outcome, 10)
-	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one"}, func(w *pipedReplica) {
 		w.options = Options{Audit: func(_ *http.Request, _ *Request, o Outcome) { outcomes <- o }}
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		var last uint64
 		check := func(what string, code int) {

@@ -30,7 +30,7 @@ func TestIdleWatch_memory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, 1, 20, nil)
+	w := newSimulatedReplica(t, 1, 20, nil)
 	c := w.clusters.Cluster(0)
 	pod := c.Pod(0)
 	list := w.url + w.pods(0) + "?fieldSelector=metadata.name%21%3Dnone"

@@ -19,7 +19,7 @@ import (
 // the process, which includes the client. "first" lists with empty caches, "again" with
 // full ones, and "bare" sends the same bytes from memory.
 func BenchmarkList(b *testing.B) {
-	w := newWorld(b, 1, 10_000, &replica.Options{})
+	w := newSimulatedReplica(b, 1, 10_000, &replica.Options{})
 	path := w.pods(0)
 	for _, form := range [][2]string{{"json", "identity"}, {"gzip", "gzip"}} {
 		header := []string{"Accept", "application/json", "Accept-Encoding", form[1]}
@@ -65,7 +65,7 @@ func BenchmarkList(b *testing.B) {
 }
 
 // discard reads a response and drops it.
-func (w *world) discard(path string, header ...string) {
+func (w *simulatedReplica) discard(path string, header ...string) {
 	resp, err := w.get(w.t.Context(), path, header...)
 	if err != nil {
 		w.t.Fatal(err)

@@ -26,7 +26,7 @@ const protobufType = "application/vnd.kubernetes.protobuf"
 // TestList_everyFormIsTheSame reads one state in all forms, twice each: the second time
 // from the cache.
 func TestList_everyFormIsTheSame(t *testing.T) {
-	w := newWorld(t, 1, 160, nil)
+	w := newSimulatedReplica(t, 1, 160, nil)
 	want := w.truth(0)
 	for range 2 {
 		for name, header := range map[string][]string{
@@ -121,7 +121,7 @@ func sortFields(t *testing.T, p *corev1.Pod) {
 }
 
 func TestList_pagesAreOfOneState(t *testing.T) {
-	w := newWorld(t, 1, 350, nil)
+	w := newSimulatedReplica(t, 1, 350, nil)
 	c := w.clusters.Cluster(0)
 	for _, accept := range []string{"application/json", protobufType} {
 		want := w.truth(0)
@@ -156,7 +156,7 @@ func TestList_pagesAreOfOneState(t *testing.T) {
 }
 
 // awaitVersion waits until the replica has a version.
-func (w *world) awaitVersion(cluster int, version uint64) {
+func (w *simulatedReplica) awaitVersion(cluster int, version uint64) {
 	w.t.Helper()
 	w.read(w.pods(cluster) + "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=" + uitoa(version))
 }
@@ -164,7 +164,7 @@ func (w *world) awaitVersion(cluster int, version uint64) {
 // TestList_byColumn lists by labels often enough that the store has columns of them, in
 // all forms and in pages, while pods change and are deleted.
 func TestList_byColumn(t *testing.T) {
-	w := newWorld(t, 1, 800, nil)
+	w := newSimulatedReplica(t, 1, 800, nil)
 	c := w.clusters.Cluster(0)
 	for round := range 6 {
 		all := w.truth(0)
@@ -208,7 +208,7 @@ func TestList_byColumn(t *testing.T) {
 }
 
 func TestList_selected(t *testing.T) {
-	w := newWorld(t, 1, 200, nil)
+	w := newSimulatedReplica(t, 1, 200, nil)
 	all := w.truth(0)
 	values := map[string]int{}
 	for _, p := range all {

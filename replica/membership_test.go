@@ -23,7 +23,9 @@ import (
 // be resumed.
 func TestMembership_changeEndsWatches(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "us", "za"}, func(w *pipeWorld) { w.options.Authorize = g.authorize }, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"eu", "us", "za"}, func(w *pipedReplica) {
+		w.options.Authorize = g.authorize
+	}, func(t *testing.T, w *pipedReplica) {
 		w.admit("eu", "us")
 		time.Sleep(20 * time.Second)
 		callers := map[string][]string{"some": {"eu", "za"}, "same": {"eu"}, "all": {"*"}}
@@ -63,10 +65,10 @@ func TestMembership_changeEndsWatches(t *testing.T) {
 // objects of the previous server: the review was not made there.
 func TestMembership_replacedServerIsNotRead(t *testing.T) {
 	g := newGate()
-	inMemory(t, []string{"eu", "other", "us"}, func(w *pipeWorld) {
+	inMemory(t, []string{"eu", "other", "us"}, func(w *pipedReplica) {
 		w.options.Authorize = g.authorize
 		w.origins["other"].answers(silentList)
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		w.admit("eu", "us")
 		time.Sleep(20 * time.Second)
 		g.allow("alice", "eu", "us")
@@ -97,9 +99,9 @@ func TestMembership_replacedServerIsNotRead(t *testing.T) {
 
 // A hook that is set decides about impersonation.
 func TestAuthorize_decidesAboutImpersonation(t *testing.T) {
-	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one"}, func(w *pipedReplica) {
 		w.options.Authorize = func(*http.Request, *Request) (*Access, error) { return nil, nil }
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		if code, _, body := w.get("/clusters/one"+configMaps, "Impersonate-User", "bob"); code != http.StatusOK {
 			t.Errorf("%d %s", code, body)

@@ -109,7 +109,7 @@ func TestNewerCluster_afterARestart(t *testing.T) {
 		return inJSON.answer(w, r)
 	})
 	entries := []fleet.Entry{{Name: s.Cluster(0).Name(), Config: o.config}}
-	served := func(w *world) string {
+	served := func(w *simulatedReplica) string {
 		body, _, err := w.whole(w.pods(0))
 		if err != nil {
 			return err.Error()

@@ -115,7 +115,7 @@ func scriptedPod(protobuf bool, name string, version int, broken bool) []byte {
 
 // newScripted returns a replica of one cluster whose pods are good-0 to good-4 and, if
 // broken, bad.
-func newScripted(t *testing.T, protobuf, broken bool) (*world, *script) {
+func newScripted(t *testing.T, protobuf, broken bool) (*simulatedReplica, *script) {
 	t.Helper()
 	s := &script{protobuf: protobuf, later: make(chan []byte)}
 	for i := range 5 {
@@ -130,7 +130,7 @@ func newScripted(t *testing.T, protobuf, broken bool) (*world, *script) {
 }
 
 // whole returns the body of a successful response, or the error that the client sees.
-func (w *world) whole(path string, header ...string) ([]byte, http.Header, error) {
+func (w *simulatedReplica) whole(path string, header ...string) ([]byte, http.Header, error) {
 	w.t.Helper()
 	resp, err := w.get(w.t.Context(), path, header...)
 	if err != nil {
@@ -275,7 +275,7 @@ func TestBrokenObject_endsTheWatch(t *testing.T) {
 
 // endsWithError watches with initial events, calls then after them, and expects an event
 // with the error that shop/bad cannot be sent.
-func (w *world) endsWithError(what, path, shape, encoding string, protobuf bool, then func()) {
+func (w *simulatedReplica) endsWithError(what, path, shape, encoding string, protobuf bool, then func()) {
 	w.t.Helper()
 	query := "?watch=1&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watershedFleet=keyed-by-cluster"
 	accept, framed := "application/json", false

@@ -101,13 +101,15 @@ func (o *origin) answers(answer func(http.ResponseWriter, *http.Request) bool) {
 
 // newOrigins returns a replica of simulated clusters behind origins. prepare may change
 // the origins before the replica starts.
-func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*world, []*origin) {
+func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*simulatedReplica, []*origin) {
 	t.Helper()
 	return newOriginsWith(t, clusters, prepare, &replica.Options{OriginTimeout: originTimeout, OriginRequests: originRequests, OriginWatches: originWatches})
 }
 
 // newOriginsWith is newOrigins with other options of the replica.
-func newOriginsWith(t *testing.T, clusters int, prepare func([]*origin), opts *replica.Options) (*world, []*origin) {
+func newOriginsWith(
+	t *testing.T, clusters int, prepare func([]*origin), opts *replica.Options,
+) (*simulatedReplica, []*origin) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")
@@ -136,7 +138,7 @@ func newOriginsWith(t *testing.T, clusters int, prepare func([]*origin), opts *r
 
 // ask returns the code of a response, its headers and, if the body is a status, the
 // status.
-func (w *world) ask(path string, header ...string) (int, http.Header, metav1.Status) {
+func (w *simulatedReplica) ask(path string, header ...string) (int, http.Header, metav1.Status) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -155,7 +157,7 @@ func (w *world) ask(path string, header ...string) (int, http.Header, metav1.Sta
 }
 
 // until sends requests until the response has a code.
-func (w *world) until(code int, path string) http.Header {
+func (w *simulatedReplica) until(code int, path string) http.Header {
 	w.t.Helper()
 	var header http.Header
 	expect.Eventually(w.t, time.Minute, func() error {

@@ -31,7 +31,7 @@ import (
 const passedRequests, passedConnections = 4, 4
 
 // newPassing returns a replica that passes requests on.
-func newPassing(t *testing.T, clusters int) (*world, []*origin) {
+func newPassing(t *testing.T, clusters int) (*simulatedReplica, []*origin) {
 	t.Helper()
 	w, origins := newOriginsWith(t, clusters, nil, &replica.Options{
 		OriginTimeout: originTimeout, PassThrough: true, PassedRequests: passedRequests, PassedConnections: passedConnections,
@@ -47,7 +47,7 @@ func newPassing(t *testing.T, clusters int) (*world, []*origin) {
 
 // untilCopied waits until the copy of a cluster answers. Until then its requests are passed
 // on.
-func (w *world) untilCopied(cluster int) {
+func (w *simulatedReplica) untilCopied(cluster int) {
 	w.t.Helper()
 	expect.Soon(w.t, "the copy answers", func() bool {
 		return w.until(http.StatusOK, w.pods(cluster)).Get("Watershed-Age") != ""
@@ -55,7 +55,7 @@ func (w *world) untilCopied(cluster int) {
 }
 
 // send sends a request and returns the response with its body.
-func (w *world) send(method, path, body string, header ...string) (*http.Response, string) {
+func (w *simulatedReplica) send(method, path, body string, header ...string) (*http.Response, string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -82,7 +82,9 @@ func (w *world) send(method, path, body string, header ...string) (*http.Respons
 }
 
 // root returns the path of the API of a cluster.
-func (w *world) root(cluster int) string { return "/clusters/" + w.clusters.Cluster(cluster).Name() }
+func (w *simulatedReplica) root(cluster int) string {
+	return "/clusters/" + w.clusters.Cluster(cluster).Name()
+}
 
 // TestPassThrough_credentials checks that requests which are passed on have the credentials of
 // the caller and never those of the replica, also if the caller has none, and that no header
@@ -219,7 +221,7 @@ func TestPassThrough_responses(t *testing.T) {
 }
 
 // dial opens an HTTP/1 connection to the replica.
-func (w *world) dial() net.Conn {
+func (w *simulatedReplica) dial() net.Conn {
 	w.t.Helper()
 	config := w.client.Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos = []string{"http/1.1"}
@@ -232,7 +234,7 @@ func (w *world) dial() net.Conn {
 }
 
 // upgrade asks for another protocol, and returns the response.
-func (w *world) upgrade(c net.Conn, path string) (*http.Response, *bufio.Reader) {
+func (w *simulatedReplica) upgrade(c net.Conn, path string) (*http.Response, *bufio.Reader) {
 	w.t.Helper()
 	_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer mine\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", path)
 	if err != nil {

@@ -39,8 +39,8 @@ const (
 // userHeader has the name of the user in the tests of the past.
 const userHeader = "Test-User"
 
-// pastWorld is a replica of a cluster whose pods have changed, the first one often.
-func pastWorld(t *testing.T) (w *world, pod string) {
+// pastReplica is a replica of a cluster whose pods have changed, the first one often.
+func pastReplica(t *testing.T) (w *simulatedReplica, pod string) {
 	t.Helper()
 	s, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 3000})
 	expect.NoError(t, err)
@@ -80,7 +80,7 @@ func pastWorld(t *testing.T) (w *world, pod string) {
 // stall sends a request for all pods of a while ago over a connection of its own, and does not read
 // the response, which has some 15 MB. Each has another time, so that none can use the state of
 // another. The caller closes the connection.
-func (w *world) stall(user int, at time.Time) net.Conn {
+func (w *simulatedReplica) stall(user int, at time.Time) net.Conn {
 	w.t.Helper()
 	address := strings.TrimPrefix(w.url, "https://")
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
@@ -91,7 +91,7 @@ func (w *world) stall(user int, at time.Time) net.Conn {
 }
 
 // readPast reads the changes of a pod, and its state of a while ago, as a user.
-func (w *world) readPast(user int, pod string, at time.Time) error {
+func (w *simulatedReplica) readPast(user int, pod string, at time.Time) error {
 	for _, path := range []string{pod + "?changes=1h", pod + "?at=" + url.QueryEscape(at.Format(time.RFC3339Nano))} {
 		for {
 			response, err := w.get(w.t.Context(), path, userHeader, fmt.Sprint("user-", user))
@@ -116,7 +116,7 @@ func (w *world) readPast(user int, pod string, at time.Time) error {
 
 // readAll has all users that are not slow read the past, and returns the time that the slowest
 // user took.
-func (w *world) readAll(pod string, at time.Time) time.Duration {
+func (w *simulatedReplica) readAll(pod string, at time.Time) time.Duration {
 	w.t.Helper()
 	began := time.Now()
 	var slowest atomic.Int64
@@ -154,7 +154,7 @@ func TestPast_slowReaders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")
 	}
-	w, pod := pastWorld(t)
+	w, pod := pastReplica(t)
 	for try := 1; ; try++ {
 		alone, beside, most := w.readBesideSlow(t, pod)
 		t.Logf("the slowest of %d users took %v, and %v beside %d slow readers, with %d KiB more memory", pastUsers-slowUsers, alone, beside, slowUsers*readersOfUser, most>>10)
@@ -169,7 +169,7 @@ func TestPast_slowReaders(t *testing.T) {
 
 // readBesideSlow returns how long the slowest user took alone and beside slow readers, and the
 // memory that all readers had.
-func (w *world) readBesideSlow(t *testing.T, pod string) (alone, beside time.Duration, most int64) {
+func (w *simulatedReplica) readBesideSlow(t *testing.T, pod string) (alone, beside time.Duration, most int64) {
 	t.Helper()
 	at := time.Now()
 	alone = w.readAll(pod, at)

@@ -147,8 +147,8 @@ func (s *apiServer) add(name string, version int) {
 	s.events <- `{"type":"ADDED","object":` + configMap(name, version) + "}\n"
 }
 
-// pipeWorld is a replica of clusters in memory.
-type pipeWorld struct {
+// pipedReplica is a replica of clusters in memory.
+type pipedReplica struct {
 	// options are the options of the replica, set before it starts.
 	options Options
 	t       testing.TB
@@ -177,7 +177,7 @@ func (d pipeDirectory) Follow(ctx context.Context, notify func([]fleet.Entry)) e
 }
 
 // entry returns the entry of a cluster with an origin.
-func (w *pipeWorld) entry(name, origin string) fleet.Entry {
+func (w *pipedReplica) entry(name, origin string) fleet.Entry {
 	config := &rest.Config{Host: "http://" + origin, Dial: w.origins[origin].network.dial}
 	if w.options.PassThrough { // tokens of callers are not sent without encryption
 		config.Host, config.TLSClientConfig = "https://"+origin, rest.TLSClientConfig{Insecure: true}
@@ -186,7 +186,7 @@ func (w *pipeWorld) entry(name, origin string) fleet.Entry {
 }
 
 // admit makes the clusters of the fleet those with the given names.
-func (w *pipeWorld) admit(names ...string) {
+func (w *pipedReplica) admit(names ...string) {
 	var entries []fleet.Entry
 	for _, name := range names {
 		entries = append(entries, w.entry(name, name))
@@ -196,10 +196,12 @@ func (w *pipeWorld) admit(names ...string) {
 
 // inMemory runs a test with a replica of clusters in memory, in a bubble. prepare, unless
 // it is nil, is called before the replica starts.
-func inMemory(t *testing.T, clusters []string, prepare func(w *pipeWorld), test func(t *testing.T, w *pipeWorld)) {
+func inMemory(
+	t *testing.T, clusters []string, prepare func(w *pipedReplica), test func(t *testing.T, w *pipedReplica),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w, stop := newPipeWorld(t, clusters, prepare)
+		w, stop := newPipedReplica(t, clusters, prepare)
 		defer stop()
 		test(t, w)
 	})
@@ -220,10 +222,10 @@ func selfSigned(t testing.TB) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
 }
 
-// newPipeWorld starts a replica of clusters in memory.
-func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (_ *pipeWorld, stop func()) {
+// newPipedReplica starts a replica of clusters in memory.
+func newPipedReplica(t testing.TB, clusters []string, prepare func(w *pipedReplica)) (_ *pipedReplica, stop func()) {
 	t.Helper()
-	w := &pipeWorld{t: t, network: newPipeListener(), origins: map[string]*apiServer{}, lists: make(pipeDirectory)}
+	w := &pipedReplica{t: t, network: newPipeListener(), origins: map[string]*apiServer{}, lists: make(pipeDirectory)}
 	var running sync.WaitGroup
 	var servers []*http.Server
 	run := func(h http.Handler, l net.Listener) {
@@ -274,7 +276,7 @@ func newPipeWorld(t testing.TB, clusters []string, prepare func(w *pipeWorld)) (
 }
 
 // get returns the code, the headers and the body of a response.
-func (w *pipeWorld) get(path string, header ...string) (int, http.Header, string) {
+func (w *pipedReplica) get(path string, header ...string) (int, http.Header, string) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://replica"+path, http.NoBody)
 	if err != nil {
@@ -296,7 +298,7 @@ func (w *pipeWorld) get(path string, header ...string) (int, http.Header, string
 }
 
 // open sends a request and returns the connection, from which nothing was read.
-func (w *pipeWorld) open(path string) net.Conn {
+func (w *pipedReplica) open(path string) net.Conn {
 	w.t.Helper()
 	c, err := w.network.dial(w.t.Context(), "", "")
 	if err != nil {

@@ -51,7 +51,7 @@ const (
 )
 
 // withReviews lets a cluster serve reviews, except for selfsubjectrulesreviews.
-func withReviews(w *pipeWorld) {
+func withReviews(w *pipedReplica) {
 	w.options.ProgramResources = programResources()
 	w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json")
@@ -80,7 +80,7 @@ func withReviews(w *pipeWorld) {
 }
 
 // post sends a body, and returns the code, the headers and the body of the response.
-func (w *pipeWorld) post(path, body string, header ...string) (int, http.Header, string) {
+func (w *pipedReplica) post(path, body string, header ...string) (int, http.Header, string) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, "http://replica"+path, strings.NewReader(body))
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *pipeWorld) post(path, body string, header ...string) (int, http.Header,
 // Own resources are listed where the cluster has them, and below /fleet where they are meant
 // to be.
 func TestOwn_isListed(t *testing.T) {
-	inMemory(t, []string{"one", "two"}, withReviews, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one", "two"}, withReviews, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		const verbs = `"verbs":["create"]`
 		for path, want := range map[string][]string{
@@ -140,7 +140,7 @@ func TestOwn_isListed(t *testing.T) {
 
 // An own resource is read and answered in each encoding.
 func TestOwn_encodings(t *testing.T) {
-	inMemory(t, []string{"one"}, withReviews, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, withReviews, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		types := []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
 		for _, in := range types {
@@ -171,7 +171,7 @@ func TestOwn_encodings(t *testing.T) {
 
 // Requests that are not good get the codes of kube-apiserver.
 func TestOwn_refusals(t *testing.T) {
-	inMemory(t, []string{"one"}, withReviews, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, withReviews, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		const good = `{"spec":{"resourceAttributes":{"verb":"get"}}}`
 		for _, c := range []struct {
@@ -210,7 +210,7 @@ func TestOwn_refusals(t *testing.T) {
 // Hooks decide about own resources too, as about a create.
 func TestOwn_passesTheHooks(t *testing.T) {
 	var calls []string
-	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one"}, func(w *pipedReplica) {
 		withReviews(w)
 		w.options.Admit = func(_ *http.Request, q *Request) (func(), error) {
 			a := q.Attributes()
@@ -220,7 +220,7 @@ func TestOwn_passesTheHooks(t *testing.T) {
 			}
 			return func() {}, nil
 		}
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		if code, _, body := w.post(accessPath+"?no", `{}`); code != http.StatusUnauthorized {
 			t.Errorf("%d %s", code, body)
@@ -234,7 +234,7 @@ func TestOwn_passesTheHooks(t *testing.T) {
 // An own resource whose answer is only a part of what the cluster knows is answered by the
 // cluster, if the credentials of the caller can be passed on.
 func TestOwn_partialIsPassedOn(t *testing.T) {
-	inMemory(t, []string{"one"}, func(w *pipeWorld) {
+	inMemory(t, []string{"one"}, func(w *pipedReplica) {
 		withReviews(w)
 		w.options.PassThrough, w.options.ProgramResources[0].PreferCluster = true, true
 		w.options.Authorize = func(r *http.Request, _ *Request) (*Access, error) {
@@ -249,7 +249,7 @@ func TestOwn_partialIsPassedOn(t *testing.T) {
 			_, _ = io.WriteString(rw, `{"kind":"Answer","of":"the cluster"}`)
 			return true
 		})
-	}, func(t *testing.T, w *pipeWorld) {
+	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		const body = `{"spec":{"resourceAttributes":{"verb":"get"}}}`
 		for _, c := range []struct{ name, path, withheld, want string }{

@@ -38,7 +38,7 @@ func TestScope_partIsNotTakenForTheWhole(t *testing.T) {
 		}
 	}
 	limited := &fleet.Scope{Namespace: one.Namespace}
-	run := func(entries ...fleet.Entry) *world {
+	run := func(entries ...fleet.Entry) *simulatedReplica {
 		w, f, _ := serve(t, s, entries, nil)
 		synced, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
@@ -53,7 +53,7 @@ func TestScope_partIsNotTakenForTheWhole(t *testing.T) {
 	alone := run(fleet.Entry{Name: "part", Config: s.Cluster(2).Config(), Scope: limited})
 	inside, outside := "/api/v1/namespaces/"+one.Namespace+"/pods", "/api/v1/namespaces/"+other.Namespace+"/pods"
 	for _, test := range []struct {
-		world   *world
+		replica *simulatedReplica
 		path    string
 		code    int
 		items   int    // -1: not a list
@@ -77,7 +77,7 @@ func TestScope_partIsNotTakenForTheWhole(t *testing.T) {
 		{alone, "/fleet/api/v1/namespaces", http.StatusForbidden, -1, ""},
 		{alone, "/fleet/api/v1/pods", http.StatusOK, inOne, "cluster part is mirrored only in part"},
 	} {
-		resp, err := test.world.get(t.Context(), test.path)
+		resp, err := test.replica.get(t.Context(), test.path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ type socketClient struct {
 
 // upgrade sends the handshake of a WebSocket and returns the response to it. Headers replace
 // those of the handshake; "" removes one.
-func (w *pipeWorld) upgrade(path string, header ...string) (*socketClient, *http.Response) {
+func (w *pipedReplica) upgrade(path string, header ...string) (*socketClient, *http.Response) {
 	w.t.Helper()
 	h := http.Header{
 		"Host": {"replica"}, "Connection": {"keep-alive, Upgrade"}, "Upgrade": {"WebSocket"}, "Origin": {"http://replica"},
@@ -124,7 +124,7 @@ const socketPath = "/clusters/one/api/v1/configmaps?watch=1"
 
 // A WebSocket has the events of a watch, one in each message, in every form.
 func TestSocket_hasTheEventsOfAWatch(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		path := socketPath + "&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=10"
 		for _, c := range []struct {
@@ -179,7 +179,7 @@ func TestSocket_hasTheEventsOfAWatch(t *testing.T) {
 
 // The error that ends a watch is a message too.
 func TestSocket_endsWithAnError(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for accept, want := range map[string]byte{"application/json": 1, "application/vnd.kubernetes.protobuf": 2} {
 			client, _ := w.upgrade(socketPath+"&resourceVersion=1", "Accept", accept)
@@ -196,7 +196,7 @@ func TestSocket_endsWithAnError(t *testing.T) {
 
 // A change is sent when it happens, and an object longer than every buffer is one message.
 func TestSocket_isLive(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		client, _ := w.upgrade(socketPath + "&resourceVersion=10")
 		defer client.Close()
@@ -245,14 +245,14 @@ func TestSocket_handshakes(t *testing.T) {
 		{"no upgrade", false, []string{"Connection", "keep-alive"}, 200, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inMemory(t, []string{"one"}, func(w *pipeWorld) {
+			inMemory(t, []string{"one"}, func(w *pipedReplica) {
 				if !c.open {
 					w.options.Admit = func(*http.Request, *Request) (func(), error) { return func() {}, nil }
 					w.options.Authorize = func(r *http.Request, _ *Request) (*Access, error) {
 						return &Access{Ambient: r.Header.Get("X-Test-Ambient") != ""}, nil
 					}
 				}
-			}, func(t *testing.T, w *pipeWorld) {
+			}, func(t *testing.T, w *pipedReplica) {
 				time.Sleep(10 * time.Second)
 				client, resp := w.upgrade(socketPath, c.header...)
 				defer client.Close()
@@ -271,7 +271,7 @@ func TestSocket_handshakes(t *testing.T) {
 
 // Errors that come before the upgrade are plain responses, and lists are not upgraded.
 func TestSocket_refusesBeforeTheUpgrade(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for path, code := range map[string]int{
 			"/clusters/none/api/v1/configmaps?watch=1": 404, socketPath + "&labelSelector=!!": 400, socketPath + "&resourceVersion=x": 500, // as kube-apiserver
@@ -290,7 +290,7 @@ func TestSocket_refusesBeforeTheUpgrade(t *testing.T) {
 // The server answers pings, ignores messages, and closes the connection of a client that
 // breaks the protocol or closes it.
 func TestSocket_receives(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		open := func() *socketClient {
 			client, _ := w.upgrade(socketPath + "&resourceVersion=10")
@@ -333,7 +333,7 @@ func TestSocket_receives(t *testing.T) {
 
 // A client that does not read is cut off, while it is sent events and while it is sent a pong.
 func TestSocket_cutsStalledClients(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for name, stall := range map[string]func(*socketClient){
 			"events": func(*socketClient) {},
@@ -358,7 +358,7 @@ func TestSocket_cutsStalledClients(t *testing.T) {
 // WebSockets end when the server does, even those whose client does not read. None begins
 // after that.
 func TestSocket_endsWithTheServer(t *testing.T) {
-	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		reading, _ := w.upgrade(socketPath + "&resourceVersion=10")
 		stalled, _ := w.upgrade(socketPath)

@@ -18,7 +18,7 @@ import (
 // largeDocument is longer than all buffers between server and client.
 var largeDocument = `{"x":"` + strings.Repeat("0123456789abcdef", 1<<16) + `"}`
 
-func largeOpenAPI(w *pipeWorld) {
+func largeOpenAPI(w *pipedReplica) {
 	w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/openapi/v2" {
 			return false
@@ -31,7 +31,7 @@ func largeOpenAPI(w *pipeWorld) {
 
 // A client that does not read is cut off, whatever it requested.
 func TestServer_cutsStalledClients(t *testing.T) {
-	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, path := range []string{
 			"/healthz", "/readyz", "/clusters", "/nothing", "/fleet/api", "/fleet/nothing", "/clusters/none/api", "/clusters/one/apis", "/clusters/one/version",
@@ -57,7 +57,7 @@ func TestServer_cutsStalledClients(t *testing.T) {
 
 // A client that reads slowly but steadily receives everything, however long that takes.
 func TestServer_slowClientsGetEverything(t *testing.T) {
-	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for name, write := range map[string]func(*respond.Response) error{
 			"at once":      func(p *respond.Response) error { _, err := io.WriteString(p, largeDocument); return err },
@@ -98,7 +98,7 @@ func TestServer_slowClientsGetEverything(t *testing.T) {
 
 // A connection serves the next request although its last response had a time limit.
 func TestServer_connectionsOutliveTheirLimits(t *testing.T) {
-	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipeWorld) {
+	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		const path = "/clusters/one/openapi/v2"
 		c := w.open(path)

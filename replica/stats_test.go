@@ -20,7 +20,7 @@ import (
 // TestStats counts each kind of request, and the bytes that the client has received.
 func TestStats(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a page") })
-	w := newWorld(t, 2, 30, &replica.Options{Pages: map[string]http.Handler{"/metrics": page}})
+	w := newSimulatedReplica(t, 2, 30, &replica.Options{Pages: map[string]http.Handler{"/metrics": page}})
 	first := w.clusters.Cluster(0).Name()
 	body, _ := w.read("/metrics")
 	expect.Equal(t, string(body), "a page")
@@ -79,7 +79,7 @@ func TestStats(t *testing.T) {
 
 // TestStats_labelsAreFew has a client make up thousands of names.
 func TestStats_labelsAreFew(t *testing.T) {
-	w := newWorld(t, 1, 5, &replica.Options{})
+	w := newSimulatedReplica(t, 1, 5, &replica.Options{})
 	recorder := func(path string) {
 		w.server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody))
 	}
@@ -94,7 +94,7 @@ func TestStats_labelsAreFew(t *testing.T) {
 
 // TestStats_cutClients counts clients that do not read.
 func TestStats_cutClients(t *testing.T) {
-	w := newWorld(t, 1, 4000, &replica.Options{WriteTimeout: 2 * time.Second})
+	w := newSimulatedReplica(t, 1, 4000, &replica.Options{WriteTimeout: 2 * time.Second})
 	resp, err := w.get(t.Context(), w.pods(0), "Accept", "application/json", "Accept-Encoding", "identity")
 	expect.NoError(t, err)
 	defer resp.Body.Close()

@@ -23,7 +23,7 @@ func uitoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // reader keeps a copy by list and watch, like an informer.
 type reader struct {
-	world    *world
+	replica  *simulatedReplica
 	cluster  int
 	rng      *rand.Rand
 	header   []string
@@ -68,7 +68,8 @@ func (r *reader) atLeast(version uint64) bool {
 }
 
 func (r *reader) list(ctx context.Context) error {
-	resp, err := r.world.get(ctx, r.world.pods(r.cluster)+"?labelSelector="+url.QueryEscape(r.selector), r.header...)
+	path := r.replica.pods(r.cluster) + "?labelSelector=" + url.QueryEscape(r.selector)
+	resp, err := r.replica.get(ctx, path, r.header...)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (r *reader) watch(ctx context.Context, until uint64) error {
 		r.pods = map[string]*corev1.Pod{}
 		r.lists++
 	}
-	resp, err := r.world.get(ctx, r.world.pods(r.cluster)+query, r.header...)
+	resp, err := r.replica.get(ctx, r.replica.pods(r.cluster)+query, r.header...)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (r *reader) take(t string, pod *corev1.Pod, initial bool) error {
 func TestWatch_readersKeepCopies(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	w := newWorld(t, 2, 150, nil)
+	w := newSimulatedReplica(t, 2, 150, nil)
 	label := ""
 	for _, p := range w.truth(0) {
 		if app := p.Labels["team"]; app > label {
@@ -203,7 +204,9 @@ func TestWatch_readersKeepCopies(t *testing.T) {
 	var readers []*reader
 	var reading sync.WaitGroup
 	for i := range 10 {
-		r := &reader{world: w, cluster: i % 2, rng: rand.New(rand.NewPCG(seed, uint64(i+2))), protobuf: i%4 >= 2, stream: i%3 == 0}
+		r := &reader{
+			replica: w, cluster: i % 2, rng: rand.New(rand.NewPCG(seed, uint64(i+2))), protobuf: i%4 >= 2, stream: i%3 == 0,
+		}
 		r.header = []string{"Accept", "application/json"}
 		if r.protobuf {
 			r.header[1] = protobufType

@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is some clusters and a replica of them.
-type world struct {
+// simulatedReplica is a replica of simulated clusters.
+type simulatedReplica struct {
 	t        testing.TB
 	clusters *simulated.Server
 	client   *http.Client
@@ -38,7 +38,7 @@ type world struct {
 	server   *replica.Server
 }
 
-func newWorld(t testing.TB, clusters, pods int, opts *replica.Options) *world {
+func newSimulatedReplica(t testing.TB, clusters, pods int, opts *replica.Options) *simulatedReplica {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")
@@ -63,7 +63,9 @@ func newWorld(t testing.TB, clusters, pods int, opts *replica.Options) *world {
 
 // serve runs a replica of clusters. end ends the run of the fleet, before that of the
 // replica.
-func serve(t testing.TB, s *simulated.Server, entries []fleet.Entry, opts *replica.Options) (w *world, f *fleet.Fleet, end func()) {
+func serve(
+	t testing.TB, s *simulated.Server, entries []fleet.Entry, opts *replica.Options,
+) (w *simulatedReplica, f *fleet.Fleet, end func()) {
 	t.Helper()
 	return serveStored(t, s, entries, nil, opts)
 }
@@ -71,7 +73,7 @@ func serve(t testing.TB, s *simulated.Server, entries []fleet.Entry, opts *repli
 // serveStored is serve with files, unless they are nil.
 func serveStored(
 	t testing.TB, s *simulated.Server, entries []fleet.Entry, files *disk.Directory, opts *replica.Options,
-) (w *world, f *fleet.Fleet, end func()) {
+) (w *simulatedReplica, f *fleet.Fleet, end func()) {
 	t.Helper()
 	return serveResources(t, s, entries, files, []string{"pods"}, opts)
 }
@@ -79,7 +81,7 @@ func serveStored(
 // serveResources is serveStored of some resources.
 func serveResources(
 	t testing.TB, s *simulated.Server, entries []fleet.Entry, files *disk.Directory, resources []string, opts *replica.Options,
-) (w *world, f *fleet.Fleet, end func()) {
+) (w *simulatedReplica, f *fleet.Fleet, end func()) {
 	t.Helper()
 	clusters, err := directory.NewStatic(entries...)
 	if err != nil {
@@ -120,16 +122,16 @@ func serveResources(
 			}
 		}
 	})
-	return &world{t: t, clusters: s, client: h.Client(), url: h.URL, server: server}, f, end
+	return &simulatedReplica{t: t, clusters: s, client: h.Client(), url: h.URL, server: server}, f, end
 }
 
 // pods returns the path of a cluster's pods.
-func (w *world) pods(cluster int) string {
+func (w *simulatedReplica) pods(cluster int) string {
 	return "/clusters/" + w.clusters.Cluster(cluster).Name() + "/api/v1/pods"
 }
 
 // get sends a request. The caller closes the body.
-func (w *world) get(ctx context.Context, path string, header ...string) (*http.Response, error) {
+func (w *simulatedReplica) get(ctx context.Context, path string, header ...string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func (w *world) get(ctx context.Context, path string, header ...string) (*http.R
 }
 
 // read returns the whole response, which must be successful.
-func (w *world) read(path string, header ...string) ([]byte, http.Header) {
+func (w *simulatedReplica) read(path string, header ...string) ([]byte, http.Header) {
 	w.t.Helper()
 	resp, err := w.get(w.t.Context(), path, header...)
 	if err != nil {
@@ -156,7 +158,7 @@ func (w *world) read(path string, header ...string) ([]byte, http.Header) {
 }
 
 // truth returns the pods of a cluster, by key.
-func (w *world) truth(cluster int) map[string]*corev1.Pod {
+func (w *simulatedReplica) truth(cluster int) map[string]*corev1.Pod {
 	c := w.clusters.Cluster(cluster)
 	all := map[string]*corev1.Pod{}
 	for i := range c.Pods() {
