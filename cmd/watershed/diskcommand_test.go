@@ -14,7 +14,7 @@ import (
 
 // TestDisk shows, checks and removes the files of a server.
 func TestDisk(t *testing.T) {
-	w := newKeyWorld(t)
+	w := newKeyClusters(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	c := configure(t, w.one("storage.dir", dir))
 	var out string

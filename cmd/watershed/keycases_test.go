@@ -30,18 +30,18 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-// keyWorld has clusters, and the cases of TestKeys_haveAnEffect.
-type keyWorld struct {
+// keyClusters are the clusters of TestKeys_haveAnEffect, and its cases.
+type keyClusters struct {
 	t      *testing.T
 	eu, us *origin
 	// kubeconfig has both, and onlyEU and onlyUS one each.
 	kubeconfig, onlyEU, onlyUS string
 }
 
-func newKeyWorld(t *testing.T) *keyWorld {
+func newKeyClusters(t *testing.T) *keyClusters {
 	t.Helper()
 	origins := startOrigins(t, 2, 40)
-	w := &keyWorld{t: t, eu: origins[0], us: origins[1]}
+	w := &keyClusters{t: t, eu: origins[0], us: origins[1]}
 	w.kubeconfig = kubeconfigOf(t, map[string]*origin{"eu": w.eu, "us": w.us}, "us")
 	w.onlyEU = kubeconfigOf(t, map[string]*origin{"eu": w.eu}, "eu")
 	w.onlyUS = kubeconfigOf(t, map[string]*origin{"us": w.us}, "us")
@@ -52,7 +52,7 @@ func newKeyWorld(t *testing.T) *keyWorld {
 }
 
 // one returns the settings for the cluster eu and these, in pairs.
-func (w *keyWorld) one(pairs ...any) map[string]any {
+func (w *keyClusters) one(pairs ...any) map[string]any {
 	all := map[string]any{"sources.contexts": []string{"eu"}, "mirror.resources": []string{"pods", "namespaces"}}
 	for i := 0; i < len(pairs); i += 2 {
 		all[pairs[i].(string)] = pairs[i+1]
@@ -136,7 +136,7 @@ func writePair(t *testing.T) (certs [2]string, key, other string) {
 }
 
 // serving has the cases of the server's own keys.
-func (w *keyWorld) serving() map[string]keyCase {
+func (w *keyClusters) serving() map[string]keyCase {
 	certs, key, other := writePair(w.t)
 	folders := [2]string{w.t.TempDir(), w.t.TempDir()}
 	name := func(c *configured) string { return c.certificate().Subject.CommonName }
@@ -213,7 +213,7 @@ func (c *configured) awaitReload(key string) {
 }
 
 // testShutdownDelay checks that the server answers for a while after the signal to end.
-func testShutdownDelay(t *testing.T, w *keyWorld) {
+func testShutdownDelay(t *testing.T, w *keyClusters) {
 	c := configure(t, w.one())
 	c.change(map[string]any{"shutdown.delay": "1s"})
 	c.awaitReload("shutdown.delay")
@@ -230,7 +230,7 @@ func testShutdownDelay(t *testing.T, w *keyWorld) {
 }
 
 // testShutdownGrace checks how long a request may take when the server ends.
-func testShutdownGrace(t *testing.T, w *keyWorld) {
+func testShutdownGrace(t *testing.T, w *keyClusters) {
 	w.eu.held = make(chan struct{})
 	defer func() { w.eu.held = nil }()
 	c := configure(t, w.one("shutdown.grace", "1m"))

@@ -38,7 +38,7 @@ func TestKeys_haveAnEffect(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")
 	}
-	w := newKeyWorld(t)
+	w := newKeyClusters(t)
 	cases := map[string]keyCase{}
 	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.storage(), w.tracing()} {
 		maps.Copy(cases, some)

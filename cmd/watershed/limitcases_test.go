@@ -20,7 +20,7 @@ import (
 )
 
 // limits has the cases of the keys about memory and verification.
-func (w *keyWorld) limits() map[string]keyCase {
+func (w *keyClusters) limits() map[string]keyCase {
 	large := startOrigins(w.t, 1, 6000)[0]
 	kubeconfig := kubeconfigOf(w.t, map[string]*origin{"large": large}, "large")
 	// exceeds returns whether the cluster has more than its limit.
@@ -104,7 +104,7 @@ func testHistory(t *testing.T, o *origin, with map[string]any) {
 }
 
 // audit has the cases of the keys about the audit log.
-func (w *keyWorld) audit() map[string]keyCase {
+func (w *keyClusters) audit() map[string]keyCase {
 	return map[string]keyCase{
 		"audit.log": {run: func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.log")
@@ -141,7 +141,7 @@ func (w *keyWorld) audit() map[string]keyCase {
 }
 
 // storage has the cases of the keys about the files of mirrored objects.
-func (w *keyWorld) storage() map[string]keyCase {
+func (w *keyClusters) storage() map[string]keyCase {
 	return map[string]keyCase{
 		"storage.dir": {run: func(t *testing.T) {
 			with := w.one("storage.dir", filepath.Join(t.TempDir(), "data"))
@@ -189,7 +189,7 @@ func (w *keyWorld) storage() map[string]keyCase {
 
 // logged returns a case that looks for a text in the log of a server that stores objects.
 // What it does with the value takes hours; package disk has the tests of that.
-func (w *keyWorld) logged(key string, value any, text string) func(*testing.T) {
+func (w *keyClusters) logged(key string, value any, text string) func(*testing.T) {
 	return func(t *testing.T) {
 		c := configure(t, w.one("storage.dir", t.TempDir(), key, value))
 		if log := c.log.String(); !strings.Contains(log, text) {

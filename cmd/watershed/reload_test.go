@@ -75,7 +75,7 @@ func (w *watching) expect(t *testing.T, text string) {
 // TestReload_keepsWatches changes resources, limits, sources and users of a running server. The
 // watches of clusters and resources that stay go on.
 func TestReload_keepsWatches(t *testing.T) {
-	w := newKeyWorld(t)
+	w := newKeyClusters(t)
 	c := configure(t, w.one("fleet.home", "eu"))
 	all := "?watch=1&resourceVersion=0&watershedFleet=keyed-by-cluster"
 	cluster, fleet := c.watch("/clusters/eu/api/v1/pods"+all, c.owner()), c.watch("/fleet/api/v1/pods"+all, c.owner())
@@ -132,7 +132,7 @@ func TestReload_keepsWatches(t *testing.T) {
 // TestReload_refusesErrors writes a file with errors: it is logged once, shown in the state
 // folder, and changes nothing. The next good file takes effect.
 func TestReload_refusesErrors(t *testing.T) {
-	w := newKeyWorld(t)
+	w := newKeyClusters(t)
 	c := configure(t, w.one())
 	good := fileOf(t, c.values)
 	expect.NoError(t, os.WriteFile(c.path, []byte(strings.Replace(good, `"pods"`, `"a/b", "pods"`, 1)+"\nextra: 1"), 0o600))
@@ -163,7 +163,7 @@ func TestReload_refusesErrors(t *testing.T) {
 // TestReload_hangup reads the file at once after a signal, even if it is the same: what it names
 // may have changed.
 func TestReload_hangup(t *testing.T) {
-	w := newKeyWorld(t)
+	w := newKeyClusters(t)
 	folder := t.TempDir() + "/later"
 	c := configure(t, w.one())
 	c.change(map[string]any{"sources.folders": []string{folder}})

@@ -18,7 +18,7 @@ import (
 // with an error, and a source that cannot be read. Status and metrics have each of them until it
 // is corrected.
 func TestProblems(t *testing.T) {
-	w := newKeyWorld(t)
+	w := newKeyClusters(t)
 	c := configure(t, w.one("fleet.home", "nowhere"))
 	good, err := os.ReadFile(w.kubeconfig)
 	expect.NoError(t, err)

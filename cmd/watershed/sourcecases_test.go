@@ -25,7 +25,7 @@ func folderOf(t *testing.T, name, kubeconfig string) string {
 }
 
 // sources has the cases of the keys about sources of clusters that need no hub.
-func (w *keyWorld) sources() map[string]keyCase {
+func (w *keyClusters) sources() map[string]keyCase {
 	names := (*configured).names
 	return map[string]keyCase{
 		"sources.kubeconfig": {from: w.onlyEU, to: w.onlyUS, observe: names, want: [2]string{"eu", "us"}},
@@ -53,7 +53,7 @@ func asked(o *origin, text string) func(*configured) string {
 
 // hubs has the cases of the keys about a hub. The hub is the cluster us, which serves neither
 // Secrets nor profiles: the requests for them are observed.
-func (w *keyWorld) hubs() map[string]keyCase {
+func (w *keyClusters) hubs() map[string]keyCase {
 	yes := [2]string{"false", "true"}
 	secrets, profiles := "/api/v1/secrets", "/clusterprofiles?"
 	plugins := filepath.Join(w.t.TempDir(), "plugins.json")
@@ -92,7 +92,7 @@ func codeOf(path string) func(*configured) string {
 }
 
 // mirror has the cases of the keys about what is mirrored.
-func (w *keyWorld) mirror() map[string]keyCase {
+func (w *keyClusters) mirror() map[string]keyCase {
 	scope := func(c *configured) string {
 		for _, one := range c.clusters() {
 			return one.Scope
@@ -116,7 +116,7 @@ func (w *keyWorld) mirror() map[string]keyCase {
 }
 
 // fleet has the cases of the keys about identities below /fleet.
-func (w *keyWorld) fleet() map[string]keyCase {
+func (w *keyClusters) fleet() map[string]keyCase {
 	pods := "/fleet/api/v1/pods"
 	both := func(pairs ...any) map[string]any {
 		return w.one(append([]any{"sources.contexts", []string{"eu", "us"}, "fleet.home", "eu"}, pairs...)...)
@@ -136,7 +136,7 @@ func (w *keyWorld) fleet() map[string]keyCase {
 }
 
 // oidc has the cases of the keys about OpenID Connect. The caller reads its identity.
-func (w *keyWorld) oidc() map[string]keyCase {
+func (w *keyClusters) oidc() map[string]keyCase {
 	i := startIssuer(w.t, w.t.TempDir())
 	token := i.sign(w.t, map[string]any{"sub": "ann", "email": "ann@example.com", "teams": []string{"devs"}})
 	with := func(without ...string) map[string]any {

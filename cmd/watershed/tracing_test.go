@@ -339,7 +339,7 @@ func TestTracing_collectorIsAway(t *testing.T) {
 }
 
 // tracing has the cases of the keys about traces.
-func (w *keyWorld) tracing() map[string]keyCase {
+func (w *keyClusters) tracing() map[string]keyCase {
 	var c *collector
 	servers := func(s *configured) string {
 		if c == nil {

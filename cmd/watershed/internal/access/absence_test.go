@@ -25,7 +25,7 @@ const timedRequests = 2000
 // medians of a cluster that refuses the credentials and of one that does not exist is not
 // larger than between two random halves of all times. A difference that is there is found each
 // time, one of chance is not.
-func attackTiming(t *testing.T, w *attackWorld) {
+func attackTiming(t *testing.T, w *attackedReplica) {
 	ann := w.token(w.a, "ann")
 	var got, widest time.Duration
 	for range 3 {
@@ -37,7 +37,7 @@ func attackTiming(t *testing.T, w *attackWorld) {
 }
 
 // timeRefusals returns the difference between the medians, and the widest one of random halves.
-func timeRefusals(t *testing.T, w *attackWorld, ann string) (got, widest time.Duration) {
+func timeRefusals(t *testing.T, w *attackedReplica, ann string) (got, widest time.Duration) {
 	t.Helper()
 	took := make([]time.Duration, timedRequests)
 	next := make(chan int)
@@ -85,7 +85,7 @@ func median(times []time.Duration) time.Duration {
 
 // The limit of unknown tokens does not show whether a cluster exists: a cluster that exists and one
 // that does not refuse random tokens with 429 at some time.
-func attackLimit(t *testing.T, w *attackWorld) {
+func attackLimit(t *testing.T, w *attackedReplica) {
 	for _, name := range []string{"b", "c"} {
 		var codes [600]atomic.Int64
 		// A slow machine sends them so slowly that the limit lets all of them pass.
@@ -105,7 +105,7 @@ func attackLimit(t *testing.T, w *attackWorld) {
 
 // When another cluster takes the name of one that has left, credentials and decisions of the
 // old one are worth nothing, and its objects are not shown to users of the new one.
-func attackTakenName(t *testing.T, w *attackWorld) {
+func attackTakenName(t *testing.T, w *attackedReplica) {
 	ann, other := w.token(w.a, "ann"), w.token(w.b, "ann")
 	w.expectCode(t, http.StatusOK, ann, "/clusters/a"+configmaps)
 	w.expectCode(t, http.StatusUnauthorized, other, "/clusters/a"+configmaps)

@@ -29,9 +29,9 @@ import (
 // users of these names, and they are different people.
 var attackUsers = []kubetest.User{{Name: "ann", Groups: []string{"dev"}}, {Name: "oidc:cy", Groups: []string{"oidc:dev", "dev"}}, {Name: "dan"}, {Name: "eve"}}
 
-// attackWorld is two clusters, of which a is the home cluster.
-type attackWorld struct {
-	*world
+// attackedReplica is a replica of two clusters, of which a is the home cluster.
+type attackedReplica struct {
+	*guardedReplica
 	a, b *kubetest.Cluster
 	// bot is a token of a service account of a that may read everything there.
 	bot string
@@ -40,7 +40,10 @@ type attackWorld struct {
 // TestAttacks tries what a hostile caller would try. Each attack is a test of its own; they
 // share two clusters.
 func TestAttacks(t *testing.T) {
-	w := &attackWorld{a: kubetest.Start(t, &kubetest.Options{Name: "a", Users: attackUsers}), b: kubetest.Start(t, &kubetest.Options{Name: "b", Users: attackUsers})}
+	w := &attackedReplica{
+		a: kubetest.Start(t, &kubetest.Options{Name: "a", Users: attackUsers}),
+		b: kubetest.Start(t, &kubetest.Options{Name: "b", Users: attackUsers}),
+	}
 	for _, k := range []*kubetest.Cluster{w.a, w.b} {
 		populate(t, k)
 	}
@@ -52,12 +55,12 @@ func TestAttacks(t *testing.T) {
 	w.grant(t, w.a, "eve", "", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments/status"}},
 		rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"ann"}})
 	w.bot = serviceAccount(t, w.a, "ci", "bot")
-	w.world = newWorld(t, access.Options{
+	w.guardedReplica = startGuarded(t, access.Options{
 		Owner: ownerToken, Recheck: time.Second,
 		Crossing: access.Crossing{Home: "a", Users: []string{"oidc:*"}, Groups: []string{"oidc:*"}},
 	}, w.a, w.b)
 
-	for name, attack := range map[string]func(*testing.T, *attackWorld){
+	for name, attack := range map[string]func(*testing.T, *attackedReplica){
 		"a token at another cluster":          attackOtherCluster,
 		"an identity of the home at a member": attackCrossing,
 		"headers that name a user":            attackHeaders,
@@ -80,7 +83,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("the limit of unknown tokens", func(t *testing.T) { attackLimit(t, w) })
 }
 
-func (w *attackWorld) grant(t *testing.T, k *kubetest.Cluster, user, namespace string, rules ...rbacv1.PolicyRule) {
+func (w *attackedReplica) grant(t *testing.T, k *kubetest.Cluster, user, namespace string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	if err := k.Grant(t.Context(), user, namespace, rules...); err != nil {
 		t.Fatal(err)
@@ -107,12 +110,12 @@ func serviceAccount(t *testing.T, k *kubetest.Cluster, namespace, name string) s
 	return tokenOf(t, k, namespace, name)
 }
 
-func (w *attackWorld) token(k *kubetest.Cluster, user string) string {
+func (w *attackedReplica) token(k *kubetest.Cluster, user string) string {
 	return k.UserConfig(user).BearerToken
 }
 
 // get sends a request with a token.
-func (w *attackWorld) get(t *testing.T, token, path string, header ...string) *answer {
+func (w *attackedReplica) get(t *testing.T, token, path string, header ...string) *answer {
 	t.Helper()
 	h := http.Header{}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -130,7 +133,7 @@ func (w *attackWorld) get(t *testing.T, token, path string, header ...string) *a
 }
 
 // expectCode checks the code of a response.
-func (w *attackWorld) expectCode(t *testing.T, want int, token, path string, header ...string) *answer {
+func (w *attackedReplica) expectCode(t *testing.T, want int, token, path string, header ...string) *answer {
 	t.Helper()
 	got := w.get(t, token, path, header...)
 	if got.code != want {
@@ -143,7 +146,7 @@ const configmaps = "/api/v1/namespaces/n1/configmaps"
 
 // The token of a user of a is worth nothing at b, although b has a user of that name, and
 // although a has just accepted it.
-func attackOtherCluster(t *testing.T, w *attackWorld) {
+func attackOtherCluster(t *testing.T, w *attackedReplica) {
 	ann := w.token(w.a, "ann")
 	for range 3 {
 		w.expectCode(t, http.StatusOK, ann, "/clusters/a"+configmaps)
@@ -156,7 +159,7 @@ func attackOtherCluster(t *testing.T, w *attackWorld) {
 
 // Below /fleet, an identity of the home cluster keeps its name elsewhere only if the operator
 // allows that. A service account never does.
-func attackCrossing(t *testing.T, w *attackWorld) {
+func attackCrossing(t *testing.T, w *attackedReplica) {
 	clusters := func(token, path string) []string {
 		var list struct {
 			Items []metav1.PartialObjectMetadata
@@ -186,7 +189,7 @@ func attackCrossing(t *testing.T, w *attackWorld) {
 	w.expectCode(t, http.StatusForbidden, w.token(w.a, "dan"), "/fleet"+configmaps)
 }
 
-func attackHeaders(t *testing.T, w *attackWorld) {
+func attackHeaders(t *testing.T, w *attackedReplica) {
 	dan := w.token(w.a, "dan")
 	for _, header := range [][]string{
 		{"X-Remote-User", "ann"}, {"X-Remote-User", "system:admin", "X-Remote-Group", "system:masters"}, {"X-Remote-Extra-Scopes", "all"},
@@ -213,7 +216,7 @@ func attackHeaders(t *testing.T, w *attackWorld) {
 
 // dan may read the ConfigMap x only. Every form of a request for more is refused, or is not a
 // request for a resource.
-func attackForms(t *testing.T, w *attackWorld) {
+func attackForms(t *testing.T, w *attackedReplica) {
 	dan := w.token(w.a, "dan")
 	for _, path := range []string{
 		configmaps, configmaps + "?watch", configmaps + "?watch=", configmaps + "?watch=1", configmaps + "?watch=true&watch=0", configmaps + "?watch=0&watch=1",
@@ -233,7 +236,7 @@ func attackForms(t *testing.T, w *attackWorld) {
 
 // eve may read the status of deployments, and not the deployments. A path with an empty name is
 // authorized for the status, so it must not be answered with a list.
-func attackSubresource(t *testing.T, w *attackWorld) {
+func attackSubresource(t *testing.T, w *attackedReplica) {
 	eve := w.token(w.a, "eve")
 	for _, path := range []string{
 		"/apis/apps/v1/namespaces/n1/deployments//status", "/apis/apps/v1/namespaces/n1/deployments//status?watch=1",
@@ -253,7 +256,7 @@ func attackSubresource(t *testing.T, w *attackWorld) {
 
 // eve may be ann, and ann may be nobody else. The right to impersonate is asked for once, also if
 // parts of the answer need decisions of their own.
-func attackImpersonation(t *testing.T, w *attackWorld) {
+func attackImpersonation(t *testing.T, w *attackedReplica) {
 	path := "/clusters/a" + configmaps + "/x?at=1h"
 	own := w.get(t, w.token(w.a, "ann"), path)
 	got := w.get(t, w.token(w.a, "eve"), path, "Impersonate-User", "ann")
@@ -265,7 +268,7 @@ func attackImpersonation(t *testing.T, w *attackWorld) {
 }
 
 // A right to one name opens lists and watches of that name, and no others.
-func attackNames(t *testing.T, w *attackWorld) {
+func attackNames(t *testing.T, w *attackedReplica) {
 	dan := w.token(w.a, "dan")
 	for _, query := range []string{"?fieldSelector=metadata.name%3Dx", "?fieldSelector=metadata.name%3Dx&limit=1", "?fieldSelector=metadata.name%3Dx,metadata.namespace%3Dn1"} {
 		got := w.expectCode(t, http.StatusOK, dan, "/clusters/a"+configmaps+query)
@@ -286,7 +289,7 @@ func attackNames(t *testing.T, w *attackWorld) {
 }
 
 // A continue token works for its caller and its list only.
-func attackTokens(t *testing.T, w *attackWorld) {
+func attackTokens(t *testing.T, w *attackedReplica) {
 	ann, bot := w.token(w.a, "ann"), w.bot
 	continued := func(token, path string) string {
 		var list metav1.PartialObjectMetadataList
@@ -315,7 +318,7 @@ func attackTokens(t *testing.T, w *attackWorld) {
 }
 
 // The decision does not depend on the form of the response.
-func attackEncodings(t *testing.T, w *attackWorld) {
+func attackEncodings(t *testing.T, w *attackedReplica) {
 	for _, accept := range []string{
 		"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
 	} {
@@ -329,7 +332,7 @@ func attackEncodings(t *testing.T, w *attackWorld) {
 }
 
 // A caller cannot find out whether a cluster exists that does not accept the credentials.
-func attackAbsence(t *testing.T, w *attackWorld) {
+func attackAbsence(t *testing.T, w *attackedReplica) {
 	ann := w.token(w.a, "ann")
 	for _, path := range []string{"/api/v1/pods", "/version", "/", "/healthz", "/readyz?verbose", "/openapi/v3", "/apis", "/api/v1/pods?watch=1", "/none"} {
 		forbidden, absent := w.get(t, ann, "/clusters/b"+path), w.get(t, ann, "/clusters/c"+path)
@@ -348,7 +351,7 @@ func attackAbsence(t *testing.T, w *attackWorld) {
 }
 
 // Two identities on one HTTP/2 connection do not mix.
-func attackConnection(t *testing.T, w *attackWorld) {
+func attackConnection(t *testing.T, w *attackedReplica) {
 	var running sync.WaitGroup
 	for i := range 200 {
 		running.Go(func() {
@@ -362,7 +365,7 @@ func attackConnection(t *testing.T, w *attackWorld) {
 	running.Wait()
 }
 
-func attackAnonymous(t *testing.T, w *attackWorld) {
+func attackAnonymous(t *testing.T, w *attackedReplica) {
 	for _, path := range []string{"/", "/api", "/version", "/clusters", "/clusters/a/version", "/fleet/api", "/clusters/a" + configmaps, "/readyz?verbose", "/metrics", "/debug/pprof/", "/clusters/a/healthz"} {
 		for _, token := range []string{"", "none", "a.b.c", strings.Repeat("x", 20000), "two words"} {
 			if got := w.get(t, token, path); got.code != http.StatusUnauthorized && got.code != http.StatusTooManyRequests {
@@ -379,7 +382,7 @@ func attackAnonymous(t *testing.T, w *attackWorld) {
 
 // A watch ends when its right is lost: by a change of a role, of a binding, and with the
 // account. It ends without an event, and the next request is refused.
-func attackLostRight(t *testing.T, w *attackWorld) {
+func attackLostRight(t *testing.T, w *attackedReplica) {
 	follow := func(token, path string) (ended chan string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 		t.Cleanup(cancel)

@@ -58,7 +58,7 @@ func TestDifferential(t *testing.T) {
 			if mode == "local" {
 				opts.Local = func(string) bool { return true }
 			}
-			w := newWorld(t, opts, a, b)
+			w := startGuarded(t, opts, a, b)
 			compareAll(t, w, random, randomRequests)
 			compareReviews(t, w, random, mode == "local")
 			for range 5 {
@@ -205,7 +205,7 @@ func randomRequest(random *rand.Rand) string {
 }
 
 // compareAll compares the responses to random requests.
-func compareAll(t *testing.T, w *world, random *rand.Rand, n int) {
+func compareAll(t *testing.T, w *guardedReplica, random *rand.Rand, n int) {
 	t.Helper()
 	type request struct{ cluster, user, path, as string }
 	requests := make(chan request)
@@ -242,7 +242,7 @@ func compareAll(t *testing.T, w *world, random *rand.Rand, n int) {
 
 // compareOne sends a request to the replica and to the cluster, and returns the code of the
 // cluster and an error if the decisions differ.
-func compareOne(ctx context.Context, w *world, cluster, user, path, as string) (int, error) {
+func compareOne(ctx context.Context, w *guardedReplica, cluster, user, path, as string) (int, error) {
 	token := w.clusters[cluster].UserConfig(user).BearerToken
 	header := http.Header{}
 	if as != "" {
@@ -306,7 +306,7 @@ func sortedReasons(message string) string {
 
 // follow changes the rights in a cluster, and measures how long the replica's decision lags
 // behind.
-func follow(t *testing.T, w *world, random *rand.Rand, mode string) {
+func follow(t *testing.T, w *guardedReplica, random *rand.Rand, mode string) {
 	t.Helper()
 	cluster := pick(random, "a", "b")
 	k := w.clusters[cluster]

@@ -93,7 +93,7 @@ func storedFiles(t *testing.T, path string) *disk.Directory {
 func TestLastState(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "ann"}, {Name: "chief", Groups: []string{"system:masters"}}}})
 	populate(t, k)
-	w := &attackWorld{a: k}
+	w := &attackedReplica{a: k}
 	w.grant(t, k, "ann", "", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})
 	others := map[string]string{"ann": w.token(k, "ann"), "chief": w.token(k, "chief"), "the replica": k.Config().BearerToken, "a made-up token": "made-up-token"}
 	at, path := newLossy(t, k), t.TempDir()
@@ -103,7 +103,8 @@ func TestLastState(t *testing.T) {
 			Owner: ownerToken, Recheck: time.Second, Local: func(string) bool { return true },
 			Crossing: access.Crossing{Home: "a", Users: []string{"ann", "chief"}},
 		}
-		w.world = newWorldOf(t, opts, []*kubetest.Cluster{k}, []fleet.Entry{at.entry(k)}, false, storedFiles(t, path))
+		entries := []fleet.Entry{at.entry(k)}
+		w.guardedReplica = startGuardedOf(t, opts, []*kubetest.Cluster{k}, entries, false, storedFiles(t, path))
 	}
 	stored := func(t *testing.T) bool {
 		got := w.get(t, ownerToken, "/clusters/a"+configmaps+"?at="+url.QueryEscape(time.Now().Format(time.RFC3339Nano)))

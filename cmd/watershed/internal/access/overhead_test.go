@@ -42,15 +42,15 @@ func TestOverhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := k.UserConfig("ann").BearerToken
-	open := newWorld(t, access.Options{}, k)
+	open := startGuarded(t, access.Options{}, k)
 	open.disabled.Store(true)
-	reviewed := newWorld(t, access.Options{}, k)
-	local := newWorld(t, access.Options{Local: func(string) bool { return true }}, k)
+	reviewed := startGuarded(t, access.Options{}, k)
+	local := startGuarded(t, access.Options{Local: func(string) bool { return true }}, k)
 
 	// Each round reads one object many times.
-	times := map[*world][]time.Duration{}
+	times := map[*guardedReplica][]time.Duration{}
 	for round := range 16 {
-		for _, w := range []*world{open, reviewed, local} {
+		for _, w := range []*guardedReplica{open, reviewed, local} {
 			took := w.reads(t, token, overheadNames, func(int) string { return "/c-7" })
 			if round > 0 {
 				times[w] = append(times[w], took...)
@@ -77,7 +77,7 @@ func TestOverhead(t *testing.T) {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // reads sends requests one after another and returns how long each took.
-func (w *world) reads(t *testing.T, token string, n int, path func(int) string) []time.Duration {
+func (w *guardedReplica) reads(t *testing.T, token string, n int, path func(int) string) []time.Duration {
 	t.Helper()
 	took := make([]time.Duration, 0, n)
 	for i := range n {

@@ -51,13 +51,14 @@ func startProxy(t *testing.T, k *kubetest.Cluster, token string) *rest.Config {
 func TestAttacks_proxy(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "operator"}, {Name: "dan"}}})
 	populate(t, k)
-	w := &attackWorld{a: k}
+	w := &attackedReplica{a: k}
 	everything := rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"*"}}
 	w.grant(t, k, "operator", "", everything, rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}})
 	operator, dan, admin := w.token(k, "operator"), w.token(k, "dan"), k.Config().BearerToken
 
 	serve := func(t *testing.T, config *rest.Config) {
-		w.world = newWorldOf(t, access.Options{}, []*kubetest.Cluster{k}, []fleet.Entry{{Name: "a", Config: config}}, true)
+		entries := []fleet.Entry{{Name: "a", Config: config}}
+		w.guardedReplica = startGuardedOf(t, access.Options{}, []*kubetest.Cluster{k}, entries, true)
 	}
 	const secrets = "/clusters/a/api/v1/namespaces/kube-system/secrets"
 	t.Run("of a user who may not review tokens", func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestAttacks_proxy(t *testing.T) {
 }
 
 // expectCreated checks the code of the response to a create of a config map.
-func (w *attackWorld) expectCreated(t *testing.T, want int, token string) {
+func (w *attackedReplica) expectCreated(t *testing.T, want int, token string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/clusters/a"+configmaps, strings.NewReader(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"made-"}}`))
 	expect.NoError(t, err)

@@ -21,7 +21,9 @@ import (
 )
 
 // userClients returns clients of a user: of the cluster itself, and of its copy.
-func (w *world) userClients(t *testing.T, cluster, user, contentType string) (origin, copied *kubernetes.Clientset) {
+func (w *guardedReplica) userClients(
+	t *testing.T, cluster, user, contentType string,
+) (origin, copied *kubernetes.Clientset) {
 	t.Helper()
 	cfg := w.clusters[cluster].UserConfig(user)
 	cfg.QPS, cfg.ContentType = -1, contentType
@@ -35,7 +37,7 @@ func (w *world) userClients(t *testing.T, cluster, user, contentType string) (or
 }
 
 // compareReviews compares the reviews of users about themselves with those of the clusters.
-func compareReviews(t *testing.T, w *world, random *rand.Rand, local bool) {
+func compareReviews(t *testing.T, w *guardedReplica, random *rand.Rand, local bool) {
 	t.Helper()
 	for _, user := range users {
 		contentType := pick(random, "application/json", "application/vnd.kubernetes.protobuf")
@@ -103,7 +105,7 @@ func compareRules(t *testing.T, origin, copied *kubernetes.Clientset, local bool
 }
 
 // reviewer returns a client of a part of the replica's API.
-func (w *world) reviewer(token, path string) *kubernetes.Clientset {
+func (w *guardedReplica) reviewer(token, path string) *kubernetes.Clientset {
 	return kubernetes.NewForConfigOrDie(&rest.Config{
 		Host: w.URL + path, BearerToken: token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: w.authority()},
 	})
@@ -111,7 +113,7 @@ func (w *world) reviewer(token, path string) *kubernetes.Clientset {
 
 // A review below /fleet counts only the clusters that the caller may use with the identity that
 // crosses to them, and says yes only for what a request below /fleet may read.
-func attackReviews(t *testing.T, w *attackWorld) {
+func attackReviews(t *testing.T, w *attackedReplica) {
 	type question struct{ verb, group, resource, namespace string }
 	list, secrets := question{"list", "", "configmaps", "n1"}, question{"get", "", "secrets", "n2"}
 	for _, tt := range []struct {

@@ -31,8 +31,8 @@ import (
 // ownerToken is the token of the owner in tests that have one.
 const ownerToken = "the-owner-of-this-test"
 
-// world is a replica of real clusters, with access control.
-type world struct {
+// guardedReplica is a replica of real clusters, with access control.
+type guardedReplica struct {
 	*httptest.Server
 	directory *directory.Static
 	fleet     *fleet.Fleet
@@ -43,21 +43,23 @@ type world struct {
 	disabled atomic.Bool
 }
 
-// newWorld serves clusters, and returns when they have synced.
-func newWorld(t *testing.T, opts access.Options, clusters ...*kubetest.Cluster) *world {
+// startGuarded serves clusters, and returns when they have synced.
+func startGuarded(t *testing.T, opts access.Options, clusters ...*kubetest.Cluster) *guardedReplica {
 	t.Helper()
 	var entries []fleet.Entry
 	for _, k := range clusters {
 		entries = append(entries, fleet.Entry{Name: k.Name(), Config: k.Config()})
 	}
-	return newWorldOf(t, opts, clusters, entries, false)
+	return startGuardedOf(t, opts, clusters, entries, false)
 }
 
-// newWorldOf is newWorld with other ways to the clusters, with pass-through if it is wanted, and with
+// startGuardedOf is startGuarded with other ways to the clusters, with pass-through if it is wanted, and with
 // files if there are some: then the last state can be read.
-func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry, passThrough bool, files ...*disk.Directory) *world {
+func startGuardedOf(
+	t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry, passThrough bool, files ...*disk.Directory,
+) *guardedReplica {
 	t.Helper()
-	w := &world{clusters: map[string]*kubetest.Cluster{}, clients: map[string]*http.Client{}}
+	w := &guardedReplica{clusters: map[string]*kubetest.Cluster{}, clients: map[string]*http.Client{}}
 	for _, k := range clusters {
 		w.clusters[k.Name()] = k
 		w.clients[k.Name()] = bareClient(t, k.Config())
@@ -112,14 +114,14 @@ func newWorldOf(t *testing.T, opts access.Options, clusters []*kubetest.Cluster,
 	return w
 }
 
-func (w *world) admit(r *http.Request, q *replica.Request) (func(), error) {
+func (w *guardedReplica) admit(r *http.Request, q *replica.Request) (func(), error) {
 	if w.disabled.Load() {
 		return func() {}, nil
 	}
 	return w.control.Admit(r, q)
 }
 
-func (w *world) authorize(r *http.Request, q *replica.Request) (*replica.Access, error) {
+func (w *guardedReplica) authorize(r *http.Request, q *replica.Request) (*replica.Access, error) {
 	if w.disabled.Load() {
 		return nil, nil
 	}
@@ -134,12 +136,12 @@ func quick(k *kubetest.Cluster) *rest.Config {
 }
 
 // authority returns the certificate of the replica.
-func (w *world) authority() []byte {
+func (w *guardedReplica) authority() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.Certificate().Raw})
 }
 
 // oldClient returns a client of the replica that uses HTTP/1.
-func (w *world) oldClient(t *testing.T) *http.Client {
+func (w *guardedReplica) oldClient(t *testing.T) *http.Client {
 	t.Helper()
 	trusted := x509.NewCertPool()
 	trusted.AddCert(w.Certificate())

@@ -63,7 +63,7 @@ func TestReal(t *testing.T) {
 // compareEvents sends requests to the cluster and to the replica. Where the values should be
 // equal, the events are.
 func compareEvents(t *testing.T, k *kubetest.Cluster, events string) {
-	w := newWorld(t, []string{"configmaps", "secrets", "nodes"}, fleet.Entry{Name: "a", Config: k.Config()})
+	w := startAudited(t, []string{"configmaps", "secrets", "nodes"}, fleet.Entry{Name: "a", Config: k.Config()})
 	direct := bareClient(t, k.Config())
 	ann := k.UserConfig("ann").BearerToken
 	for i, c := range []struct{ path, token, as string }{
@@ -168,7 +168,8 @@ const (
 // the audit log, or in the profile of goroutines.
 func checkSecrets(t *testing.T, k *kubetest.Cluster) {
 	dead := &rest.Config{Host: "https://user:" + configMarker + "@127.0.0.1:1", BearerToken: configMarker, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	w := newWorld(t, []string{"configmaps", "secrets"}, fleet.Entry{Name: "a", Config: k.Config()}, fleet.Entry{Name: "dead", Config: dead})
+	w := startAudited(t, []string{"configmaps", "secrets"},
+		fleet.Entry{Name: "a", Config: k.Config()}, fleet.Entry{Name: "dead", Config: dead})
 	ann, bob := k.UserConfig("ann").BearerToken, k.UserConfig("bob").BearerToken
 	markers := []string{secretMarker, base64.StdEncoding.EncodeToString([]byte(secretMarker)), tokenMarker, configMarker, owner, ann, bob, k.Config().BearerToken}
 	find := func(where, text string) {

@@ -47,8 +47,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// world is a replica with access control and an audit log, as serve runs them.
-type world struct {
+// auditedReplica is a replica with access control and an audit log, as serve runs them.
+type auditedReplica struct {
 	*httptest.Server
 	// messages are the log at level Debug, and events is the file of audit events.
 	messages *output
@@ -56,11 +56,11 @@ type world struct {
 	log      *audit.Log
 }
 
-// newWorld serves clusters, and returns when the first one has synced. Requests with the
+// startAudited serves clusters, and returns when the first one has synced. Requests with the
 // parameter panic fail.
-func newWorld(t *testing.T, resources []string, entries ...fleet.Entry) *world {
+func startAudited(t *testing.T, resources []string, entries ...fleet.Entry) *auditedReplica {
 	t.Helper()
-	w := &world{messages: &output{}, events: filepath.Join(t.TempDir(), "audit.log")}
+	w := &auditedReplica{messages: &output{}, events: filepath.Join(t.TempDir(), "audit.log")}
 	logger := slog.New(slog.NewTextHandler(w.messages, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	klog.SetSlogLogger(logger)
 	t.Cleanup(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) })

@@ -179,7 +179,9 @@ func createAccess(ctx context.Context, t *testing.T, client kubernetes.Interface
 			Verb: "get", Namespace: "a", Resource: "secrets", Name: "mine",
 		}},
 		{User: "bob", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"}},
-		{User: "lost", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Namespace: "a", Resource: "pods"}},
+		{User: "lost", ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "list", Namespace: "a", Resource: "pods",
+		}},
 	} {
 		expect.Eventually(t, time.Minute, func() error {
 			review := &authorizationv1.SubjectAccessReview{Spec: spec}
@@ -190,7 +192,8 @@ func createAccess(ctx context.Context, t *testing.T, client kubernetes.Interface
 			ok := review.Status.Allowed
 			if spec.User == "lost" { // its roles do not exist, which the reason says
 				reason := review.Status.Reason + review.Status.EvaluationError
-				ok = strings.Contains(reason, "missing-role") && strings.Contains(reason, "missing-one") && strings.Contains(reason, "missing-two")
+				ok = strings.Contains(reason, "missing-role") && strings.Contains(reason, "missing-one") &&
+					strings.Contains(reason, "missing-two")
 			}
 			if !ok {
 				return fmt.Errorf("the access of %s: %+v", spec.User, review.Status)

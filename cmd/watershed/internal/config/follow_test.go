@@ -113,7 +113,10 @@ func TestFollow_reportsEachErrorOnce(t *testing.T) {
 		write(t, path, "one")
 		f.expect(t, "one") // reported again, so that the error is known to be over
 		write(t, path, strings.Repeat("x", 1<<20+1))
-		expect.Soon(t, "an error", func() bool { _, failures := f.reported(); return strings.Contains(failures, "larger than 1 MiB") })
+		expect.Soon(t, "an error", func() bool {
+			_, failures := f.reported()
+			return strings.Contains(failures, "larger than 1 MiB")
+		})
 	})
 }
 

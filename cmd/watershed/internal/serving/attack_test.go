@@ -83,7 +83,7 @@ func TestAttack(t *testing.T) {
 }
 
 // startVictim starts a server with the default limits.
-func startVictim(t *testing.T) *world {
+func startVictim(t *testing.T) *runningServer {
 	t.Helper()
 	return start(t, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {
@@ -114,7 +114,7 @@ func measureKinds(t *testing.T, n int) {
 }
 
 // waitForConnections waits until n connections are open.
-func waitForConnections(t *testing.T, w *world, n int) {
+func waitForConnections(t *testing.T, w *runningServer, n int) {
 	t.Helper()
 	expect.Eventually(t, 90*time.Second, func() error {
 		if s := w.Stats(); s.Connections < n {

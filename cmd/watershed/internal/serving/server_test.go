@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// world is a running server and what its clients need.
-type world struct {
+// runningServer is a running server and what its clients need.
+type runningServer struct {
 	*Server
 	address string
 	roots   *x509.CertPool
@@ -40,7 +40,7 @@ type world struct {
 }
 
 // start runs a server with a handler on loopback, until the test ends.
-func start(t *testing.T, handler http.HandlerFunc, adjust func(*Options)) *world {
+func start(t *testing.T, handler http.HandlerFunc, adjust func(*Options)) *runningServer {
 	t.Helper()
 	ca, _ := openAuthority(t, filepath.Join(t.TempDir(), "authority.pem"), time.Now)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func start(t *testing.T, handler http.HandlerFunc, adjust func(*Options)) *world
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Server: s, address: l.Addr().String(), roots: x509.NewCertPool()}
+	w := &runningServer{Server: s, address: l.Addr().String(), roots: x509.NewCertPool()}
 	w.roots.AppendCertsFromPEM(ca.Bundle())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -74,12 +74,12 @@ func start(t *testing.T, handler http.HandlerFunc, adjust func(*Options)) *world
 }
 
 // config returns the TLS configuration of a client that speaks one protocol.
-func (w *world) config(protocol string) *tls.Config {
+func (w *runningServer) config(protocol string) *tls.Config {
 	return &tls.Config{RootCAs: w.roots, ServerName: "localhost", NextProtos: []string{protocol}}
 }
 
 // client returns an HTTP client with connections of its own.
-func (w *world) client(t *testing.T, http2 bool) *http.Client {
+func (w *runningServer) client(t *testing.T, http2 bool) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)
@@ -90,7 +90,7 @@ func (w *world) client(t *testing.T, http2 bool) *http.Client {
 }
 
 // dial opens a TLS connection.
-func (w *world) dial(t *testing.T, protocol string) *tls.Conn {
+func (w *runningServer) dial(t *testing.T, protocol string) *tls.Conn {
 	t.Helper()
 	c, err := tls.Dial("tcp", w.address, w.config(protocol))
 	if err != nil {

@@ -25,7 +25,7 @@ func known(w http.ResponseWriter, r *http.Request) {
 }
 
 // getKnown sends a request with a token and returns the code of the response.
-func (w *world) getKnown(t *testing.T, c *http.Client) int {
+func (w *runningServer) getKnown(t *testing.T, c *http.Client) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+w.address, http.NoBody)
 	if err != nil {
@@ -39,7 +39,7 @@ func (w *world) getKnown(t *testing.T, c *http.Client) int {
 
 // stranger opens the nth connection without an authenticated caller: one that is silent, one with
 // a handshake, or one with a request that was answered with 401.
-func (w *world) stranger(t *testing.T, n int) net.Conn {
+func (w *runningServer) stranger(t *testing.T, n int) net.Conn {
 	t.Helper()
 	if n%3 == 0 {
 		c, err := net.Dial("tcp", w.address)

@@ -63,7 +63,7 @@ type tally struct{ allowed, denied, missing, rules, changes int }
 
 // pair holds the same objects for both.
 type pair struct {
-	world
+	generator
 	ours *rbac.Policy
 
 	roles, clusterRoles, roleBindings, clusterRoleBindings cache.Indexer
@@ -77,7 +77,7 @@ func newPair(seed uint64) *pair {
 		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	}
 	p := &pair{
-		world: world{rand.New(rand.NewPCG(seed, 1))}, ours: rbac.New(),
+		generator: generator{rand.New(rand.NewPCG(seed, 1))}, ours: rbac.New(),
 		roles: store(), clusterRoles: store(), roleBindings: store(), clusterRoleBindings: store(),
 	}
 	roles := &upstream.RoleGetter{Lister: rbaclisters.NewRoleLister(p.roles)}

@@ -33,19 +33,19 @@ var (
 	pathPatterns = []string{"/healthz", "/healthz/*", "*", "/version", "/api", "/api*", "/api/*", "/apis*", "/metrics", "/*", "/", "", "/api**", "/openapi/*", "*/healthz", "/a*i"}
 )
 
-// world makes random objects and requests.
-type world struct{ *rand.Rand }
+// generator makes random objects and requests.
+type generator struct{ *rand.Rand }
 
 // one returns a word. Those at the beginning are more likely, so that about a sixth of the
 // requests is allowed.
-func (w world) one(words []string) string {
+func (w generator) one(words []string) string {
 	return words[min(w.IntN(len(words)), w.IntN(len(words)), w.IntN(len(words)))]
 }
 
-func (w world) chance(percent int) bool { return w.IntN(100) < percent }
+func (w generator) chance(percent int) bool { return w.IntN(100) < percent }
 
 // some returns up to limit words, which can be equal.
-func (w world) some(limit int, words []string) []string {
+func (w generator) some(limit int, words []string) []string {
 	var list []string
 	for range w.IntN(limit + 1) {
 		list = append(list, w.one(words))
@@ -53,7 +53,7 @@ func (w world) some(limit int, words []string) []string {
 	return list
 }
 
-func (w world) rule() rbacv1.PolicyRule {
+func (w generator) rule() rbacv1.PolicyRule {
 	r := rbacv1.PolicyRule{Verbs: w.some(4, verbs)}
 	if w.chance(35) {
 		r.Verbs = append(r.Verbs, "*")
@@ -74,7 +74,7 @@ func (w world) rule() rbacv1.PolicyRule {
 	return r
 }
 
-func (w world) rules() []rbacv1.PolicyRule {
+func (w generator) rules() []rbacv1.PolicyRule {
 	var list []rbacv1.PolicyRule
 	for range w.IntN(7) {
 		list = append(list, w.rule())
@@ -82,7 +82,7 @@ func (w world) rules() []rbacv1.PolicyRule {
 	return list
 }
 
-func (w world) subjects() []rbacv1.Subject {
+func (w generator) subjects() []rbacv1.Subject {
 	var list []rbacv1.Subject
 	for range w.IntN(5) {
 		s := rbacv1.Subject{Kind: []string{"User", "Group", "ServiceAccount", "User", "Group", "ServiceAccount", "user", "Robot", ""}[w.IntN(9)]}
@@ -105,7 +105,7 @@ func (w world) subjects() []rbacv1.Subject {
 	return list
 }
 
-func (w world) roleRef() rbacv1.RoleRef {
+func (w generator) roleRef() rbacv1.RoleRef {
 	kind := "ClusterRole"
 	switch n := w.IntN(20); {
 	case n < 8:
@@ -116,7 +116,7 @@ func (w world) roleRef() rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: w.one(apiGroups), Kind: kind, Name: w.one(roleNames)}
 }
 
-func (w world) meta(namespaced bool, names []string) metav1.ObjectMeta {
+func (w generator) meta(namespaced bool, names []string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: w.one(names), ResourceVersion: fmt.Sprint(w.Uint32())}
 	if namespaced {
 		m.Namespace = w.one(namespaces)
@@ -126,7 +126,7 @@ func (w world) meta(namespaced bool, names []string) metav1.ObjectMeta {
 
 // clusterRole returns a ClusterRole. Rules of an aggregated one are those that it is stored
 // with, whatever its selectors match.
-func (w world) clusterRole() *rbacv1.ClusterRole {
+func (w generator) clusterRole() *rbacv1.ClusterRole {
 	r := &rbacv1.ClusterRole{ObjectMeta: w.meta(false, roleNames), Rules: w.rules()}
 	if w.chance(20) {
 		r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{}}}
@@ -134,11 +134,11 @@ func (w world) clusterRole() *rbacv1.ClusterRole {
 	return r
 }
 
-func (w world) user() *authenticationv1.UserInfo {
+func (w generator) user() *authenticationv1.UserInfo {
 	return &authenticationv1.UserInfo{Username: w.one(userNames), Groups: w.some(4, groupNames)}
 }
 
-func (w world) attributes() replica.Attributes {
+func (w generator) attributes() replica.Attributes {
 	a := replica.Attributes{Verb: w.one(verbs)}
 	if w.chance(5) {
 		a.Verb = "*"
