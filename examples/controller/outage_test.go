@@ -43,7 +43,7 @@ const (
 // controller works, changes pods in etcd meanwhile, and compares every annotation in etcd
 // with the pods in etcd at the end.
 func TestRun_survivesKillsOfTheServer(t *testing.T) {
-	w := newWorld(t)
+	w := newPodCluster(t)
 	out, stop := w.start(options{workers: 4, qps: qps, drain: patience}, func(*controller) {})
 	out.await(t, "# synced: ")
 	for kill := range kills {
@@ -90,7 +90,7 @@ func TestRun_survivesKillsOfTheServer(t *testing.T) {
 // TestRun_drainsTheQueue interrupts the controller while all namespaces but one are
 // queued.
 func TestRun_drainsTheQueue(t *testing.T) {
-	w := newWorld(t)
+	w := newPodCluster(t)
 	added := &recorder{names: map[string]bool{}}
 	out, stop := w.start(options{workers: 1, qps: 4, drain: patience}, func(c *controller) {
 		added.TypedRateLimitingInterface = c.queue
@@ -120,16 +120,16 @@ func TestRun_drainsTheQueue(t *testing.T) {
 	}
 }
 
-// world is a cluster with pods to change at random.
-type world struct {
+// podCluster is a cluster with pods to change at random.
+type podCluster struct {
 	*testing.T
 	cluster *kubetest.Cluster
 	client  *kubernetes.Clientset
 	rng     *rand.Rand
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{T: t, cluster: kubetest.Start(t, &kubetest.Options{Name: "controller"})}
+func newPodCluster(t *testing.T) *podCluster {
+	w := &podCluster{T: t, cluster: kubetest.Start(t, &kubetest.Options{Name: "controller"})}
 	number := *seed
 	if number == 0 {
 		number = rand.Uint64()
@@ -152,7 +152,7 @@ func newWorld(t *testing.T) *world {
 
 // start runs a controller after prepare was called with it. Stop interrupts it and
 // waits until it has ended.
-func (w *world) start(o options, prepare func(*controller)) (out *output, stop func()) {
+func (w *podCluster) start(o options, prepare func(*controller)) (out *output, stop func()) {
 	cluster, err := kube.FromConfig(w.cluster.Config(), nil)
 	if err != nil {
 		w.Fatal(err)
@@ -191,7 +191,7 @@ func pod(shop int, name string, phase corev1.PodPhase) *corev1.Pod {
 
 // change creates, changes or deletes one pod through the API server. It ignores whether
 // that succeeded: the test compares with etcd in the end.
-func (w *world) change(ctx context.Context) {
+func (w *podCluster) change(ctx context.Context) {
 	shop, name := w.rng.IntN(shops), fmt.Sprint("pod-", w.rng.IntN(5))
 	pods := w.client.CoreV1().Pods(shopName(shop))
 	switch w.rng.IntN(4) {
@@ -207,7 +207,7 @@ func (w *world) change(ctx context.Context) {
 }
 
 // unseen returns pods to write into etcd while no API server runs.
-func (w *world) unseen(kill int) []*corev1.Pod {
+func (w *podCluster) unseen(kill int) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for n := range 5 {
 		pods = append(pods, pod(w.rng.IntN(shops), fmt.Sprintf("unseen-%d-%d", kill, n), corev1.PodRunning))
@@ -216,7 +216,7 @@ func (w *world) unseen(kill int) []*corev1.Pod {
 }
 
 // settle waits until the annotations in etcd are those of the pods in etcd.
-func (w *world) settle() {
+func (w *podCluster) settle() {
 	w.Helper()
 	var diff string
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -229,7 +229,7 @@ func (w *world) settle() {
 
 // expected returns the annotation that every namespace should have, from the pods in
 // etcd.
-func (w *world) expected() map[string]string {
+func (w *podCluster) expected() map[string]string {
 	w.Helper()
 	phases := map[string]map[corev1.PodPhase]int{}
 	for _, o := range w.truth("namespaces") {
@@ -246,7 +246,7 @@ func (w *world) expected() map[string]string {
 }
 
 // annotated returns the annotation of every namespace in etcd.
-func (w *world) annotated() map[string]string {
+func (w *podCluster) annotated() map[string]string {
 	w.Helper()
 	all := map[string]string{}
 	for _, o := range w.truth("namespaces") {
@@ -255,7 +255,7 @@ func (w *world) annotated() map[string]string {
 	return all
 }
 
-func (w *world) truth(resource string) []kubetest.Stored {
+func (w *podCluster) truth(resource string) []kubetest.Stored {
 	w.Helper()
 	truth, err := w.cluster.Truth(w.Context(), schema.GroupResource{Resource: resource})
 	if err != nil {

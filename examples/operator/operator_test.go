@@ -36,9 +36,9 @@ const fullVariable = "WATERSHED_OPERATOR_FULL"
 
 const sites = 100
 
-// world is a cluster with many objects that the operator caches and few that it acts
+// operatorCluster is a cluster with many objects that the operator caches and few that it acts
 // on.
-type world struct {
+type operatorCluster struct {
 	*testing.T
 	cluster *kubetest.Cluster
 	client  client.Client
@@ -51,7 +51,7 @@ type world struct {
 // same cluster through the same events, and compares the results and the resources
 // used.
 func TestOperator(t *testing.T) {
-	w := newWorld(t)
+	w := newOperatorCluster(t)
 	program := filepath.Join(t.TempDir(), "operator")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -92,9 +92,9 @@ func TestOperator(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-func newWorld(t *testing.T) *world {
+func newOperatorCluster(t *testing.T) *operatorCluster {
 	pods, secrets := 3_000, 2_000
-	w := &world{T: t, load: kubetest.Workload{Seed: 1}}
+	w := &operatorCluster{T: t, load: kubetest.Workload{Seed: 1}}
 	if os.Getenv(fullVariable) != "" {
 		pods, secrets, w.settle = 30_000, 20_000, 100*time.Second
 	}
@@ -120,7 +120,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) must(err error) {
+func (w *operatorCluster) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -129,7 +129,7 @@ func (w *world) must(err error) {
 
 // site returns site n. It uses a secret of the workload, and has the name of ten of its
 // pods.
-func (w *world) site(n int) *Site {
+func (w *operatorCluster) site(n int) *Site {
 	secret := w.load.Secret(n * 10)
 	return &Site{
 		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: fmt.Sprintf("service-%05d", n)},
@@ -138,7 +138,7 @@ func (w *world) site(n int) *Site {
 }
 
 // reset restores the cluster to its state before an operator ran.
-func (w *world) reset() {
+func (w *operatorCluster) reset() {
 	w.Helper()
 	ctx := w.Context()
 	for n := range sites {
@@ -152,7 +152,7 @@ func (w *world) reset() {
 }
 
 // setSecret replaces the content of a site's secret.
-func (w *world) setSecret(n int, data map[string][]byte) {
+func (w *operatorCluster) setSecret(n int, data map[string][]byte) {
 	w.Helper()
 	want := w.load.Secret(n * 10)
 	var secret corev1.Secret
@@ -168,7 +168,7 @@ type outcome struct {
 }
 
 // run starts an operator, makes it work, measures it and stops it.
-func (w *world) run(program string, args ...string) outcome {
+func (w *operatorCluster) run(program string, args ...string) outcome {
 	w.Helper()
 	p := start(w.T, program, w.cluster.Kubeconfig(), args...)
 	defer p.stop()
@@ -204,7 +204,7 @@ func (w *world) run(program string, args ...string) outcome {
 	return got
 }
 
-func (w *world) wait(p *process, what string, done func() bool) {
+func (w *operatorCluster) wait(p *process, what string, done func() bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 4*time.Minute)
 	defer cancel()
@@ -218,7 +218,7 @@ func (w *world) wait(p *process, what string, done func() bool) {
 }
 
 // reconciled reports whether every site is in its desired state.
-func (w *world) reconciled() bool {
+func (w *operatorCluster) reconciled() bool {
 	w.Helper()
 	for n := range sites {
 		var site Site
@@ -242,7 +242,7 @@ func (w *world) reconciled() bool {
 
 // state returns what the operator created, without the parts that differ between any
 // two runs.
-func (w *world) state() string {
+func (w *operatorCluster) state() string {
 	w.Helper()
 	var lines []string
 	var all SiteList
