@@ -51,7 +51,7 @@ func TestInformer_keepsObjectsOfAResourceThatIsNotServed(t *testing.T) {
 				return w, nil
 			},
 		}, 0, nil)
-		j := &journal{}
+		j := &recorder{}
 		stop := synced(t, i, join(t, i, j))
 		j.expect(t, "add a/1 true", "add a/2 true", "add a/3 true")
 		time.Sleep(time.Second)

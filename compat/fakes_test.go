@@ -66,7 +66,7 @@ func TestFakeClientset(t *testing.T) {
 	if pods.Informer().GetIndexer() != ours.GetIndexer() {
 		t.Fatal("the generated informer is not ours")
 	}
-	j := &journal{}
+	j := &recorder{}
 	join(t, pods.Informer(), j)
 	typed := make(chan *corev1.Pod, 10)
 	added := cache.TypedResourceEventHandlerFuncs[*corev1.Pod]{AddFunc: func(p *corev1.Pod) { typed <- p }}

@@ -28,7 +28,7 @@ import (
 func TestHandler_isToldOfWhatHappens(t *testing.T) {
 	source := podSource(t, pod("a", "1"), labelled(pod("a", "2"), "x"))
 	i := podInformer(source, 0, nil)
-	early := &journal{}
+	early := &recorder{}
 	r := join(t, i, early)
 	if r.HasSynced() {
 		t.Error("the handler has synced before the informer runs")
@@ -42,7 +42,7 @@ func TestHandler_isToldOfWhatHappens(t *testing.T) {
 	source.Delete(pod("a", "1"))
 	early.expect(t, "add b/1 false", "update a/2=x a/2=y", "delete a/1")
 
-	late := &journal{}
+	late := &recorder{}
 	expect.Soon(t, "the late handler's sync", join(t, i, late).HasSynced)
 	late.expect(t, "add a/2=y true", "add b/1 true")
 	source.Add(pod("c", "1"))
@@ -53,7 +53,7 @@ func TestHandler_isToldOfWhatHappens(t *testing.T) {
 func TestHandler_deletionThatNobodySaw(t *testing.T) {
 	source := podSource(t, pod("a", "1"), pod("a", "2"))
 	i := podInformer(source, 0, nil)
-	j := &journal{}
+	j := &recorder{}
 	synced(t, i, join(t, i, j))
 	j.expect(t, "add a/1 true", "add a/2 true")
 	source.DeleteDropWatch(pod("a", "2"))
@@ -81,7 +81,7 @@ func TestHandler_functionsThatAreNotThere(t *testing.T) {
 func TestHandler_functionsOneByOne(t *testing.T) {
 	source := podSource(t, pod("a", "1"))
 	i := podInformer(source, 0, nil)
-	j := &journal{}
+	j := &recorder{}
 	join(t, i, cache.ResourceEventHandlerDetailedFuncs{AddFunc: j.OnAdd})
 	join(t, i, cache.ResourceEventHandlerFuncs{UpdateFunc: j.OnUpdate, DeleteFunc: j.OnDelete})
 	synced(t, i)
@@ -95,7 +95,7 @@ func TestHandler_functionsOneByOne(t *testing.T) {
 func TestHandler_filtered(t *testing.T) {
 	source := podSource(t, pod("a", "1"), labelled(pod("a", "2"), "x"))
 	i := podInformer(source, 0, nil)
-	j := &journal{}
+	j := &recorder{}
 	join(t, i, cache.FilteringResourceEventHandler{
 		FilterFunc: func(obj any) bool { return obj.(*corev1.Pod).Labels["label"] == "x" },
 		Handler:    j,
@@ -110,7 +110,7 @@ func TestHandler_filtered(t *testing.T) {
 func TestHandler_removed(t *testing.T) {
 	source := podSource(t)
 	i := podInformer(source, 0, nil)
-	stays, goes := &journal{}, &journal{}
+	stays, goes := &recorder{}, &recorder{}
 	other, r := join(t, i, stays), join(t, i, goes)
 	stop := synced(t, i, other, r)
 	source.Add(pod("a", "1"))
@@ -138,7 +138,7 @@ func TestHandler_removed(t *testing.T) {
 func TestHandler_thatWasNeverOurs(t *testing.T) {
 	source := podSource(t)
 	i, other := podInformer(source, 0, nil), podInformer(source, 0, nil)
-	theirs, err := cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil).AddEventHandler(&journal{})
+	theirs, err := cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil).AddEventHandler(&recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestHandler_thatWasNeverOurs(t *testing.T) {
 	if err := i.RemoveEventHandler(nil); err == nil {
 		t.Error("no handle is no error")
 	}
-	j := &journal{}
+	j := &recorder{}
 	r := join(t, other, j)
 	if err := i.RemoveEventHandler(r); err != nil {
 		t.Errorf("another informer's handle: %v", err)
@@ -190,7 +190,7 @@ func TestHandler_panicsAsWithClientGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j := &journal{}
+				j := &recorder{}
 				utilruntime.PanicHandlers = []func(context.Context, any){func(ctx context.Context, value any) {
 					j.note("panic %v", value)
 					klog.FromContext(ctx).Info("notified")
@@ -222,11 +222,11 @@ func TestHandler_panicsAsWithClientGo(t *testing.T) {
 // TestHandler_usesItsLogger checks that a handler logs to its own logger, or else to the
 // informer's.
 func TestHandler_usesItsLogger(t *testing.T) {
-	j := &journal{}
+	j := &recorder{}
 	logger := funcr.New(func(_, args string) { j.note("%s", args) }, funcr.Options{})
 	i := podInformer(podSource(t), 0, nil)
 	period := time.Minute
-	if _, err := i.AddEventHandlerWithOptions(&journal{}, cache.HandlerOptions{Logger: &logger, ResyncPeriod: &period}); err != nil {
+	if _, err := i.AddEventHandlerWithOptions(&recorder{}, cache.HandlerOptions{Logger: &logger, ResyncPeriod: &period}); err != nil {
 		t.Fatal(err)
 	}
 	if got := j.take(); len(got) != 1 || !strings.Contains(got[0], "does not resync") {
@@ -236,11 +236,11 @@ func TestHandler_usesItsLogger(t *testing.T) {
 
 func TestHandler_names(t *testing.T) {
 	i := podInformer(podSource(t), 0, nil)
-	r := join(t, i, &journal{})
+	r := join(t, i, &recorder{})
 	if got, want := i.HasSyncedChecker().Name(), "SharedIndexInformer *v1.Pod"; got != want {
 		t.Errorf("the informer is called %q, want %q", got, want)
 	}
-	if got, want := r.HasSyncedChecker().Name(), "SharedIndexInformer *v1.Pod + event handler *compat_test.journal"; got != want {
+	if got, want := r.HasSyncedChecker().Name(), "SharedIndexInformer *v1.Pod + event handler *compat_test.recorder"; got != want {
 		t.Errorf("the handler is called %q, want %q", got, want)
 	}
 	synced(t, i)
@@ -300,7 +300,7 @@ func TestResync_periods(t *testing.T) {
 func TestResync_ofTheInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := podInformer(podSource(t, pod("a", "1")), 10*time.Second, nil)
-		j := &journal{}
+		j := &recorder{}
 		join(t, i, j)
 		stop := run(t, i)
 		time.Sleep(25 * time.Second)
@@ -323,7 +323,7 @@ func TestHandler_modifiedObjectIsGoneWithTheNextState(t *testing.T) {
 			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 			source := podSource(t, p)
 			i := newInformer(source)
-			j := &journal{}
+			j := &recorder{}
 			synced(t, i, join(t, i, j))
 			j.expect(t, "add a/1 true")
 			modified := []any{}

@@ -333,7 +333,7 @@ func TestIndexer_refusesOtherTypes(t *testing.T) {
 
 func TestIndexer_tellsHandlersWhatIsWritten(t *testing.T) {
 	i := podInformer(podSource(t, pod("a", "1")), 0, nil)
-	j := &journal{}
+	j := &recorder{}
 	synced(t, i, join(t, i, j))
 	j.expect(t, "add a/1 true")
 	x := i.GetIndexer()

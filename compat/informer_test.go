@@ -29,7 +29,7 @@ import (
 
 func TestInformer_runsOnce(t *testing.T) {
 	i := podInformer(podSource(t, labelled(pod("a", "1"), "x")), 0, cache.Indexers{"label": byLabel})
-	r := join(t, i, &journal{})
+	r := join(t, i, &recorder{})
 	if i.HasSynced() || i.IsStopped() || i.LastSyncResourceVersion() != "" {
 		t.Error("it runs already")
 	}
@@ -47,7 +47,7 @@ func TestInformer_runsOnce(t *testing.T) {
 		t.Errorf("after the end the last version is %q, want 1", got)
 	}
 	i.Run(nil) // returns at once: it cannot run again
-	h := &journal{}
+	h := &recorder{}
 	_, err := i.AddEventHandler(h)
 	if want := fmt.Sprintf("handler %v was not added to shared informer because it has stopped already", h); err == nil || err.Error() != want {
 		t.Errorf("a handler after the end: %v, want %s", err, want)
@@ -105,7 +105,7 @@ func TestInformer_thatNeverSyncsStops(t *testing.T) {
 		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return nil, errors.New("no") },
 	}
 	i := podInformer(source, 0, nil)
-	r := join(t, i, &journal{})
+	r := join(t, i, &recorder{})
 	stop := run(t, i)
 	expect.Soon(t, "a list that fails", func() bool { return lists.Load() > 0 })
 	stop()
@@ -136,7 +136,7 @@ func TestTransform(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	j := &journal{}
+	j := &recorder{}
 	synced(t, i, join(t, i, j))
 	j.expect(t, "add a/1=t true")
 	source.Modify(labelled(pod("a", "1"), "x"))

@@ -16,7 +16,7 @@ import (
 )
 
 // kinds records the kinds of objects, by the place where they were seen.
-func kinds(j *journal, place string, obj any) {
+func kinds(j *recorder, place string, obj any) {
 	if gvk := obj.(*corev1.Pod).GroupVersionKind(); gvk.Empty() {
 		j.note("%s: none", place)
 	} else {
@@ -27,7 +27,7 @@ func kinds(j *journal, place string, obj any) {
 // kindsOf runs an informer of one pod and returns the kinds that its users see.
 func kindsOf(t *testing.T, opts compat.Options, lw cache.ListerWatcher, transform func(*corev1.Pod)) []string {
 	t.Helper()
-	j := &journal{}
+	j := &recorder{}
 	opts.Logger = quiet.Logger
 	i := compat.NewInformer(&opts)(lw, &corev1.Pod{}, 0, cache.Indexers{"kind": func(obj any) ([]string, error) {
 		kinds(j, "index", obj)

@@ -86,19 +86,19 @@ func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.Resourc
 	return stop
 }
 
-// journal is a handler that records its calls.
-type journal struct {
+// recorder is a handler that records its calls.
+type recorder struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (j *journal) note(format string, args ...any) {
+func (j *recorder) note(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 }
 
-func (j *journal) take() []string {
+func (j *recorder) take() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lines := j.lines
@@ -115,9 +115,9 @@ func describe(obj any) string {
 	return key
 }
 
-func (j *journal) OnAdd(obj any, initial bool) { j.note("add %s %v", describe(obj), initial) }
-func (j *journal) OnUpdate(old, now any)       { j.note("update %s %s", describe(old), describe(now)) }
-func (j *journal) OnDelete(obj any) {
+func (j *recorder) OnAdd(obj any, initial bool) { j.note("add %s %v", describe(obj), initial) }
+func (j *recorder) OnUpdate(old, now any)       { j.note("update %s %s", describe(old), describe(now)) }
+func (j *recorder) OnDelete(obj any) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		j.note("missed %s %s", d.Key, describe(d.Obj))
 		return
@@ -126,7 +126,7 @@ func (j *journal) OnDelete(obj any) {
 }
 
 // expect waits until exactly these lines have been recorded, and clears them.
-func (j *journal) expect(t *testing.T, want ...string) {
+func (j *recorder) expect(t *testing.T, want ...string) {
 	t.Helper()
 	expect.Soon(t, fmt.Sprintf("%q", want), func() bool {
 		j.mu.Lock()

@@ -130,7 +130,7 @@ func TestLinger_objectsAreReadableUntilItsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log strings.Builder
 				i := twoPods(t, compat.Options{Linger: c.linger, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				r := join(t, i, &journal{})
+				r := join(t, i, &recorder{})
 				stop := synced(t, i, r)
 				wantReads(t, "while it runs", i, readsOfAll)
 				time.Sleep(time.Hour)
@@ -212,7 +212,7 @@ func TestStopped_clearedStaysCleared(t *testing.T) {
 func TestStopped_replaceBeforeRunReturns(t *testing.T) {
 	for range 50 {
 		i := twoPods(t, compat.Options{})
-		j := &journal{}
+		j := &recorder{}
 		r := join(t, i, j)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

@@ -91,8 +91,8 @@ func (w watches) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// world is a server with some config maps in it.
-type world struct {
+// configCluster is a cluster with some config maps in it.
+type configCluster struct {
 	cluster *kubetest.Cluster
 	client  *kubernetes.Clientset
 }
@@ -113,11 +113,11 @@ func filled(namespace, name string, size int) *corev1.ConfigMap {
 	return m
 }
 
-func newWorld(t *testing.T) *world {
+func newConfigCluster(t *testing.T) *configCluster {
 	t.Helper()
 	c := kubetest.Start(t, nil)
 	ctrllog.SetLogger(logr.Discard())
-	w := &world{cluster: c}
+	w := &configCluster{cluster: c}
 	cfg := c.Config()
 	cfg.QPS = -1
 	var err error
@@ -136,21 +136,21 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) create(t *testing.T, m *corev1.ConfigMap) {
+func (w *configCluster) create(t *testing.T, m *corev1.ConfigMap) {
 	t.Helper()
 	if _, err := w.client.CoreV1().ConfigMaps(m.Namespace).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (w *world) update(t *testing.T, namespace, name, color string) {
+func (w *configCluster) update(t *testing.T, namespace, name, color string) {
 	t.Helper()
 	if _, err := w.client.CoreV1().ConfigMaps(namespace).Update(t.Context(), configMap(namespace, name, color), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (w *world) remove(t *testing.T, namespace, name string) {
+func (w *configCluster) remove(t *testing.T, namespace, name string) {
 	t.Helper()
 	err := w.client.CoreV1().ConfigMaps(namespace).Delete(t.Context(), name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -159,7 +159,7 @@ func (w *world) remove(t *testing.T, namespace, name string) {
 }
 
 // config returns the config for a kind of cache.
-func (w *world) config(k kindOfCache) (*rest.Config, traffic) {
+func (w *configCluster) config(k kindOfCache) (*rest.Config, traffic) {
 	m := traffic{read: &atomic.Int64{}, open: &atomic.Int32{}}
 	cfg := w.cluster.Config()
 	cfg.QPS = -1
@@ -172,7 +172,7 @@ func (w *world) config(k kindOfCache) (*rest.Config, traffic) {
 }
 
 // cache returns a cache that runs for the duration of the test.
-func (w *world) cache(t *testing.T, k kindOfCache, opts ctrlcache.Options) (ctrlcache.Cache, traffic) {
+func (w *configCluster) cache(t *testing.T, k kindOfCache, opts ctrlcache.Options) (ctrlcache.Cache, traffic) {
 	t.Helper()
 	cfg, m := w.config(k)
 	opts.Scheme, opts.NewInformer = scheme.Scheme, k.subject

@@ -81,7 +81,7 @@ func items(t *testing.T, list client.ObjectList) string {
 // TestReal_controllerRuntime reads through controller-runtime's cache, in every possible
 // way.
 func TestReal_controllerRuntime(t *testing.T) {
-	w := newWorld(t)
+	w := newConfigCluster(t)
 	for _, f := range faces {
 		t.Run(f.name, func(t *testing.T) {
 			compare(t, func(t *testing.T, k kindOfCache) []string {
@@ -142,7 +142,7 @@ func TestReal_controllerRuntime(t *testing.T) {
 // TestReal_controllerRuntimeOptions: selectors, namespaces and transforms by type, and
 // objects that are not copied.
 func TestReal_controllerRuntimeOptions(t *testing.T) {
-	w := newWorld(t)
+	w := newConfigCluster(t)
 	yes := true
 	red := labels.SelectorFromSet(labels.Set{"color": "red"})
 	strip := func(obj any) (any, error) {
@@ -188,7 +188,7 @@ func TestReal_controllerRuntimeOptions(t *testing.T) {
 // TestReal_controllerRuntimeInformers: handlers are called, and an informer that is
 // removed leaves neither a watch nor memory.
 func TestReal_controllerRuntimeInformers(t *testing.T) {
-	w := newWorld(t)
+	w := newConfigCluster(t)
 	const size, count = 32 << 10, 300
 	for n := range count {
 		w.create(t, filled("one", fmt.Sprintf("big%d", n), size))
@@ -260,7 +260,7 @@ func heap() uint64 {
 
 // TestReal_factory uses client-go's own factory, with our informer for one type.
 func TestReal_factory(t *testing.T) {
-	w := newWorld(t)
+	w := newConfigCluster(t)
 	compare(t, func(t *testing.T, k kindOfCache) []string {
 		cfg, m := w.config(k)
 		hc, err := rest.HTTPClientFor(cfg)

@@ -91,7 +91,7 @@ func TestDifference_C18_errorInTheStream(t *testing.T) {
 				return w, nil
 			})
 		i := subject.pods(s)
-		j := &witness{}
+		j := &recorder{}
 		synced(t, i, join(t, i, j))
 		expect.Soon(t, "the second watch", func() bool { return strings.Contains(j.believes(), "2") })
 		return has(i)
@@ -113,7 +113,7 @@ func TestInformer_vanishedResource(t *testing.T) {
 				return nil, apierrors.NewResourceExpired("no")
 			})
 		i := subject.pods(s)
-		w := &witness{}
+		w := &recorder{}
 		synced(t, i, join(t, i, w))
 		expect.Soon(t, "lists that fail", func() bool { return s.lists.Load() > 2 })
 		time.Sleep(100 * time.Millisecond) // no deletion may be reported in this time

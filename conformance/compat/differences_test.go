@@ -72,7 +72,7 @@ func TestDifference_C1_relistOfTheUnchanged(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		source := newSource(t, pod("1", "x"), pod("2", "x"))
 		i := subject.pods(source)
-		w := &witness{}
+		w := &recorder{}
 		synced(t, i, join(t, i, w))
 		w.expect(t, "add 1 x*", "add 2 x*")
 		source.ModifyDropWatch(pod("2", "y"))
@@ -88,7 +88,7 @@ func TestDifference_C2_deletionOfTheUnknown(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		source := newSource(t)
 		i := subject.pods(source)
-		w := &witness{}
+		w := &recorder{}
 		synced(t, i, join(t, i, w))
 		source.Delete(pod("1", ""))
 		source.Add(pod("2", ""))
@@ -117,7 +117,7 @@ func TestHandler_panicEndsTheProgram(t *testing.T) {
 		return crash(t, func() {
 			source := newSource(t, pod("1", ""))
 			i := subject.pods(source)
-			w := &witness{}
+			w := &recorder{}
 			r := join(t, i, w)
 			join(t, i, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("in the handler") }})
 			synced(t, i, r)
@@ -151,7 +151,7 @@ func TestDifference_C6_writesToTheStoreAreTold(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		source := newSource(t)
 		i := subject.pods(source)
-		w := &witness{}
+		w := &recorder{}
 		synced(t, i, join(t, i, w))
 		for _, err := range []error{i.GetStore().Add(pod("1", "")), i.GetStore().Update(pod("1", "x")), i.GetStore().Delete(pod("1", ""))} {
 			if err != nil {

@@ -23,7 +23,7 @@ func TestHandler_beforeAndAfterTheStart(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", "x"), pod("2", ""))
 		i := subject.pods(source)
-		early, late := &witness{}, &witness{}
+		early, late := &recorder{}, &recorder{}
 		r := join(t, i, early)
 		if r.HasSynced() {
 			t.Error("it has synced, and the informer does not run")
@@ -37,7 +37,7 @@ func TestHandler_beforeAndAfterTheStart(t *testing.T) {
 		source.Add(pod("3", ""))
 		source.Modify(pod("1", "y"))
 		source.Delete(pod("2", ""))
-		for _, w := range []*witness{early, late} {
+		for _, w := range []*recorder{early, late} {
 			w.expect(t, "add 3", "update 1 x>y", "delete 2")
 		}
 		if got := has(i); got != "1=y 3" {
@@ -50,7 +50,7 @@ func TestHandler_removed(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t)
 		i := subject.pods(source)
-		stays, goes := &witness{}, &witness{}
+		stays, goes := &recorder{}, &recorder{}
 		other, r := join(t, i, stays), join(t, i, goes)
 		synced(t, i, other, r)
 		source.Add(pod("1", ""))
@@ -76,9 +76,9 @@ func TestHandler_removedByOthers(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t)
 		i, other := subject.pods(source), subject.pods(source)
-		w := &witness{}
+		w := &recorder{}
 		r := join(t, i, w)
-		foreign := join(t, other, &witness{})
+		foreign := join(t, other, &recorder{})
 		if err := i.RemoveEventHandler(foreign); err != nil {
 			t.Errorf("the handle of another informer: %v", err)
 		}
@@ -102,7 +102,7 @@ func TestHandler_registeredTwice(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t)
 		i := subject.pods(source)
-		w := &witness{}
+		w := &recorder{}
 		first, second := join(t, i, w), join(t, i, w)
 		if first == second {
 			t.Error("two registrations have one handle")
@@ -125,7 +125,7 @@ func TestHandler_addedAndRemovedWhileItRuns(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", ""))
 		i := subject.pods(source)
-		first, second := &witness{}, &witness{}
+		first, second := &recorder{}, &recorder{}
 		r := join(t, i, first)
 		synced(t, i)
 		first.expect(t, "add 1 *")
@@ -159,7 +159,7 @@ func TestHandler_abuse(t *testing.T) {
 					default:
 					}
 					if len(mine) < 5 && rand.N(2) == 0 {
-						r, err := i.AddEventHandler(&witness{})
+						r, err := i.AddEventHandler(&recorder{})
 						if err != nil {
 							if !i.IsStopped() {
 								t.Errorf("not added: %v", err)
@@ -182,7 +182,7 @@ func TestHandler_abuse(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond) // the workers work before the informer runs
 		stop := synced(t, i)
-		w := &witness{}
+		w := &recorder{}
 		join(t, i, w)
 		for n := range 300 {
 			source.Add(pod(fmt.Sprint(n), ""))
@@ -204,7 +204,7 @@ func TestHandler_initializationRace(t *testing.T) {
 			i := subject.pods(source)
 			stop := start(t, i)
 			time.Sleep(time.Duration(rand.N(int64(2 * time.Millisecond)))) // before, while and after it syncs
-			w := &witness{}
+			w := &recorder{}
 			r := join(t, i, w)
 			expect.Soon(t, "the handler's sync", r.HasSynced)
 			if got := w.believes(); got != "1" {

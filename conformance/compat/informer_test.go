@@ -27,7 +27,7 @@ func TestInformer_watchDisruption(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t, pod("1", "v1"), pod("2", "v1"), pod("3", "v1"))
 		i := subject.pods(source)
-		handlers := []*witness{{}, {}, {}}
+		handlers := []*recorder{{}, {}, {}}
 		for _, w := range handlers {
 			join(t, i, w)
 		}
@@ -85,7 +85,7 @@ func TestInformer_startRace(t *testing.T) {
 			wg.Go(func() {
 				i.RunWithContext(ctx)
 			})
-			wg.Go(func() { _, _ = i.AddEventHandler(&witness{}) })
+			wg.Go(func() { _, _ = i.AddEventHandler(&recorder{}) })
 		}
 		expect.Soon(t, "sync", i.HasSynced)
 		cancel()
@@ -109,7 +109,7 @@ func TestInformer_states(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		w := &witness{}
+		w := &recorder{}
 		r := join(t, i, w)
 		stop := synced(t, i)
 		expect.Soon(t, "the handler's sync", r.HasSynced)
@@ -134,7 +134,7 @@ func TestInformer_states(t *testing.T) {
 		if got := has(i); got != "1=x" {
 			t.Errorf("after the end the store has %q", got)
 		}
-		h := &witness{}
+		h := &recorder{}
 		want := fmt.Sprintf("handler %v was not added to shared informer because it has stopped already", h)
 		if r, err := i.AddEventHandler(h); r != nil || err == nil || err.Error() != want {
 			t.Errorf("a handler after the end: %v", err)
@@ -165,7 +165,7 @@ func TestInformer_shutdown(t *testing.T) {
 		source := newSource(t, pod("1", ""))
 		t.Run("removed before the start", func(t *testing.T) {
 			i := subject.pods(source)
-			if err := cache.ShutDownEventHandler(i, join(t, i, &witness{})); err != nil {
+			if err := cache.ShutDownEventHandler(i, join(t, i, &recorder{})); err != nil {
 				t.Fatal(err)
 			}
 			synced(t, i)
@@ -214,7 +214,7 @@ func TestInformer_hammer(t *testing.T) {
 	both(t, func(t *testing.T, subject constructor) {
 		source := newSource(t)
 		i := subject.pods(source)
-		w := &witness{}
+		w := &recorder{}
 		synced(t, i, join(t, i, w))
 		var writers sync.WaitGroup
 		end := make(chan struct{})
@@ -282,7 +282,7 @@ func TestInformer_updatePairs(t *testing.T) {
 		const objects, versions = 20, 30
 		source := newSource(t)
 		i := subject.pods(source)
-		w := &witness{}
+		w := &recorder{}
 		synced(t, i, join(t, i, w))
 		var wg sync.WaitGroup
 		for n := range objects {
@@ -327,7 +327,7 @@ func TestInformer_transform(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		w := &witness{}
+		w := &recorder{}
 		synced(t, i, join(t, i, w))
 		source.Modify(pod("1", "y"))
 		source.Add(pod("2", "z"))

@@ -62,7 +62,7 @@ type keeping struct {
 }
 
 // startKept starts a process with files in a directory. It has no files if dir is "".
-func (w *world) startKept(t *testing.T, dir string, k keeping) *kept {
+func (w *configCluster) startKept(t *testing.T, dir string, k keeping) *kept {
 	t.Helper()
 	s := &kept{}
 	cfg := w.cluster.Config()
@@ -151,7 +151,7 @@ func (s *kept) text(t *testing.T) [3]string {
 // the objects of the server only if its files do not have them, and always has the objects
 // that client-go's cache has.
 func TestStored_controllerRuntime(t *testing.T) {
-	w := newWorld(t)
+	w := newConfigCluster(t)
 	paint := func(obj any) (any, error) {
 		obj.(metav1.Object).SetAnnotations(map[string]string{"painted": "yes"})
 		return obj, nil

@@ -105,8 +105,8 @@ func synced(t *testing.T, i cache.SharedIndexInformer, handlers ...cache.Resourc
 	return stop
 }
 
-// witness is a handler that records its calls.
-type witness struct {
+// recorder is a handler that records its calls.
+type recorder struct {
 	mu    sync.Mutex
 	lines []string
 	// state is the state that follows from the calls.
@@ -118,7 +118,7 @@ func text(obj any) (name, label string) {
 	return p.Name, p.Labels["label"]
 }
 
-func (w *witness) note(name, label string, line string) {
+func (w *recorder) note(name, label string, line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = append(w.lines, strings.TrimSpace(line))
@@ -130,18 +130,18 @@ func (w *witness) note(name, label string, line string) {
 	}
 }
 
-func (w *witness) OnAdd(obj any, initial bool) {
+func (w *recorder) OnAdd(obj any, initial bool) {
 	name, label := text(obj)
 	w.note(name, label, fmt.Sprintf("add %s %s%s", name, label, map[bool]string{true: "*"}[initial]))
 }
 
-func (w *witness) OnUpdate(old, now any) {
+func (w *recorder) OnUpdate(old, now any) {
 	name, label := text(now)
 	_, was := text(old)
 	w.note(name, label, fmt.Sprintf("update %s %s>%s", name, was, label))
 }
 
-func (w *witness) OnDelete(obj any) {
+func (w *recorder) OnDelete(obj any) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		name, label := text(d.Obj)
 		w.note(name, label, fmt.Sprintf("missed %s %s", d.Key, label))
@@ -151,14 +151,14 @@ func (w *witness) OnDelete(obj any) {
 	w.note(name, label, fmt.Sprintf("delete %s %s", name, label))
 }
 
-func (w *witness) count() int {
+func (w *recorder) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.lines)
 }
 
 // take returns the recorded calls, and clears them.
-func (w *witness) take() []string {
+func (w *recorder) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lines := w.lines
@@ -167,7 +167,7 @@ func (w *witness) take() []string {
 }
 
 // believes returns the content that the handler would have in its own store.
-func (w *witness) believes() string {
+func (w *recorder) believes() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := []string{}
@@ -180,7 +180,7 @@ func (w *witness) believes() string {
 
 // expect waits until these lines were recorded, in any order if they are from a list, and
 // clears them.
-func (w *witness) expect(t *testing.T, want ...string) {
+func (w *recorder) expect(t *testing.T, want ...string) {
 	t.Helper()
 	expect.Soon(t, fmt.Sprintf("%q", want), func() bool { return w.count() >= len(want) })
 	got := w.take()
