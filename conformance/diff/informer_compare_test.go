@@ -31,7 +31,7 @@ func (x *informers) compare(how func([]call) string) {
 	x.check("objects and indexes", x.ourText(), x.theirText())
 	x.check("Len", strconv.Itoa(x.ours.Len()), strconv.Itoa(len(x.theirs.GetStore().ListKeys())))
 
-	w := x.world
+	w := x.model
 	x.check("LastSyncResourceVersion", x.ours.Status().Reflector.Version, x.theirs.LastSyncResourceVersion())
 	x.check("LastSyncResourceVersion, sent", strconv.Itoa(w.ours.most), strconv.Itoa(w.theirs.last))
 	x.check("LastSyncResourceVersion, as sent", x.ours.Status().Reflector.Version, strconv.Itoa(w.ours.most))
@@ -66,7 +66,7 @@ func (x *informers) compareReader(i int, p *pair, how func([]call) string) {
 // compareResumed compares after client-go has listed where ours has resumed: both have
 // the same state, and ours has received every event.
 func (x *informers) compareResumed(from, lists int) {
-	w := x.world
+	w := x.model
 	if w.ours.lists != lists {
 		x.compare(nil)
 		return
@@ -211,11 +211,11 @@ func (x *informers) theirText() string {
 	return b.String()
 }
 
-// finish compares the final states, with the world too, and stops.
+// finish compares the final states, with the model too, and stops.
 func (x *informers) finish() {
 	x.settle()
 	x.compare(inOrder)
-	w := x.world
+	w := x.model
 	for key, ours := range x.ours.All() {
 		obj, _, err := x.theirs.GetStore().GetByKey(key)
 		noError(err)

@@ -20,7 +20,7 @@ func TestDifference_resumedAfterAnError(t *testing.T) {
 		d.start()
 		d.want("first a/1@101", "first a/1@101")
 		d.holdAt(connecting)
-		d.world.end(endInternal)
+		d.model.end(endInternal)
 		d.write("a/1", nil)
 		d.write("a/1", nil)
 		d.remove("a/1")
@@ -28,7 +28,7 @@ func TestDifference_resumedAfterAnError(t *testing.T) {
 		d.release()
 		d.settle()
 		d.want("update a/1@101 to a/1@102; update a/1@102 to a/1@103; delete a/1@104", "miss a/1@101")
-		want(t, "states read", fmt.Sprint(d.world.ours.lists, d.world.theirs.lists), "1 2")
+		want(t, "states read", fmt.Sprint(d.model.ours.lists, d.model.theirs.lists), "1 2")
 	})
 }
 
@@ -36,11 +36,11 @@ func TestDifference_shortWatch(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.start()
 		time.Sleep(time.Minute)
-		d.world.end(clean)
+		d.model.end(clean)
 		synctest.Wait()
-		d.world.end(clean)
+		d.model.end(clean)
 		d.settle()
-		want(t, "states read", fmt.Sprint(d.world.ours.lists, d.world.theirs.lists), "1 2")
+		want(t, "states read", fmt.Sprint(d.model.ours.lists, d.model.theirs.lists), "1 2")
 	})
 }
 
@@ -51,7 +51,7 @@ func TestDifference_olderList(t *testing.T) {
 		d.write("a/1", nil)
 		d.start()
 		d.want("first a/1@102", "first a/1@102")
-		d.world.ours.stale, d.world.theirs.stale = 101, 101 // a server behind a load balancer that has not caught up
+		d.model.ours.stale, d.model.theirs.stale = 101, 101 // a server behind a load balancer that has not caught up
 		d.relist(nil)
 		d.want("", "update a/1@102 to a/1@101; update a/1@101 to a/1@102")
 		isTrue(t, d.ours.Status().Reflector.Restores == 0, "the server's data has not gone back")
@@ -67,7 +67,7 @@ func TestDifference_restoredServer(t *testing.T) {
 		d.want("first a/1@101; first a/2@102", "first a/1@101; first a/2@102")
 		time.Sleep(time.Minute)
 		d.goBack(101)
-		d.world.end(clean)
+		d.model.end(clean)
 		d.settle()
 		time.Sleep(time.Hour)
 		d.want("miss a/2@102", "")
@@ -82,7 +82,7 @@ func TestDifference_streamingIsRemembered(t *testing.T) {
 		d.start()
 		d.relist(nil)
 		d.relist(nil)
-		want(t, "times a stream was asked for", fmt.Sprint(d.world.ours.refusals, d.world.theirs.refusals), "1 3")
+		want(t, "times a stream was asked for", fmt.Sprint(d.model.ours.refusals, d.model.theirs.refusals), "1 3")
 	})
 }
 
@@ -111,7 +111,7 @@ func TestDifference_vanishedResource(t *testing.T) {
 		d.start()
 		d.want("first a/1@101", "first a/1@101")
 		d.vanish(true)
-		d.world.end(clean)
+		d.model.end(clean)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		d.want("miss a/1@101", "")

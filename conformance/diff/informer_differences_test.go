@@ -285,7 +285,8 @@ func TestDifference_indexPanic(t *testing.T) {
 func TestDifference_firstIndexLater(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.make()
-		theirs := cache.NewSharedIndexInformerWithOptions(newTheirClient(d.world.theirs, false), &corev1.Pod{}, cache.SharedIndexInformerOptions{})
+		theirClient := newTheirClient(d.model.theirs, false)
+		theirs := cache.NewSharedIndexInformerWithOptions(theirClient, &corev1.Pod{}, cache.SharedIndexInformerOptions{})
 		text := panics(func() { _ = theirs.AddIndexers(cache.Indexers{"node": theirIndexFunc("node")}) })
 		isTrue(t, strings.Contains(text, "nil map"), "client-go panics if it was made without indexes")
 		d.write("a/1", func(p *corev1.Pod) { p.Spec.NodeName = "node-1" })
@@ -305,14 +306,14 @@ func TestDifference_restart(t *testing.T) {
 		isTrue(t, err != nil, "client-go takes no handler after its end")
 		d.ours.Handle(watershed.Handler[*corev1.Pod]{Add: func(p *corev1.Pod, _ bool) { d.tape.note("late %s", short(p)) }})
 		d.write("a/1", nil)
-		d.world.theirs.watches = 0
+		d.model.theirs.watches = 0
 		d.run()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		ours := strings.Split(d.tape.take(), "; ")
 		slices.Sort(ours)
 		want(t, "ours starts again", strings.Join(ours, "; "), "first a/1@102; late a/1@102")
-		isTrue(t, d.world.theirs.watches == 0 && d.theirTape.take() == "", "client-go does not")
+		isTrue(t, d.model.theirs.watches == 0 && d.theirTape.take() == "", "client-go does not")
 	})
 }
 

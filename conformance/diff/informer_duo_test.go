@@ -21,10 +21,10 @@ import (
 	"github.com/watershed-project/watershed/reflector"
 )
 
-// duo is an informer of each side, of the same world, each with a handler that records
+// duo is an informer of each side, of the same model, each with a handler that records
 // everything.
 type duo struct {
-	*world
+	*model
 	t         *testing.T
 	opts      watershed.SourceOptions[*corev1.Pod]
 	resync    time.Duration
@@ -40,7 +40,7 @@ type duo struct {
 func apart(t *testing.T, body func(d *duo)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &duo{t: t, world: newWorld(), opts: watershed.SourceOptions[*corev1.Pod]{
+		d := &duo{t: t, model: newModel(), opts: watershed.SourceOptions[*corev1.Pod]{
 			Logger:    slog.New(slog.DiscardHandler),
 			Reflector: reflector.Options{Timeout: 1000 * time.Hour, Silence: 1000 * time.Hour},
 		}}
@@ -51,8 +51,9 @@ func apart(t *testing.T, body func(d *duo)) {
 
 // make makes the informers according to the fields.
 func (d *duo) make() {
-	d.ours = watershed.FromSource(ourSource{d.world.ours}, &d.opts)
-	d.theirs = cache.NewSharedIndexInformerWithOptions(newTheirClient(d.world.theirs, false), &corev1.Pod{}, cache.SharedIndexInformerOptions{
+	d.ours = watershed.FromSource(ourSource{d.model.ours}, &d.opts)
+	theirClient := newTheirClient(d.model.theirs, false)
+	d.theirs = cache.NewSharedIndexInformerWithOptions(theirClient, &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		ResyncPeriod: d.resync, Indexers: cache.Indexers{},
 	})
 	if f := d.opts.Transform; f != nil {
@@ -103,7 +104,7 @@ func (d *duo) settle() {
 func (d *duo) relist(writes func()) {
 	d.t.Helper()
 	d.holdAt(connecting)
-	d.world.end(endGone)
+	d.model.end(endGone)
 	if writes != nil {
 		writes()
 	}

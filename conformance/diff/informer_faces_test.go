@@ -253,7 +253,7 @@ func encode(p *corev1.Pod, encoding wire.Encoding) *wire.Object {
 	return o
 }
 
-// ourSource is the world as a source of ours.
+// ourSource is the model as a source of ours.
 type ourSource struct{ *face }
 
 func (s ourSource) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
@@ -284,7 +284,7 @@ func (s ourSource) Served(context.Context) (bool, error) {
 	return !s.vanished, nil
 }
 
-// theirClient is the world as a ListerWatcher of client-go's.
+// theirClient is the model as a ListerWatcher of client-go's.
 type theirClient struct {
 	cache.ListWatch
 	// unable means that the client itself reports that it cannot stream lists.

@@ -22,7 +22,7 @@ import (
 
 // disconnect ends the streams, and makes changes until they are back.
 func (x *informers) disconnect() {
-	w := x.world
+	w := x.model
 	x.calm()
 	how := finish(x.IntN(5))
 	short := x.chance(6)
@@ -85,7 +85,7 @@ func (x *informers) disconnect() {
 // relistWhileWriting makes both sides read the whole state again, and writes while they
 // have read a part of it.
 func (x *informers) relistWhileWriting() {
-	w := x.world
+	w := x.model
 	x.calm()
 	x.repair()
 	x.settle()
@@ -120,7 +120,7 @@ func (x *informers) relistWhileWriting() {
 // never existed. Ours ignores most of it. Then a bookmark brings client-go's version
 // back.
 func (x *informers) anomaly() {
-	w := x.world
+	w := x.model
 	key := podKeys[x.IntN(len(podKeys))]
 	now := w.pods[key]
 	states := []*corev1.Pod{}

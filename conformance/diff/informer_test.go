@@ -22,10 +22,10 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// informers is an informer of each side, of the same world.
+// informers is an informer of each side, of the same model.
 type informers struct {
 	*sequence
-	world  *world
+	model  *model
 	ours   *watershed.Informer[*corev1.Pod]
 	theirs cache.SharedIndexInformer
 	// client is whether client-go's client reports that it cannot stream.
@@ -154,8 +154,10 @@ func cut(strict bool) func(*corev1.Pod) (*corev1.Pod, error) {
 }
 
 func newInformers(s *sequence, did *tally) *informers {
-	x := &informers{sequence: s, world: newWorld(), did: did, ourIdx: map[string]*watershed.Index[*corev1.Pod, string]{}}
-	w := x.world
+	x := &informers{
+		sequence: s, model: newModel(), did: did, ourIdx: map[string]*watershed.Index[*corev1.Pod, string]{},
+	}
+	w := x.model
 	if s.chance(2) {
 		w.encoding = wire.JSON
 	}
@@ -201,7 +203,7 @@ func noError(err error) {
 // end stops both and waits for them.
 func (x *informers) end() {
 	x.stop()
-	x.world.release()
+	x.model.release()
 	x.running.Wait()
 }
 
@@ -225,7 +227,7 @@ func (x *informers) live() {
 			x.disconnect()
 		case op < 14:
 			x.step("bookmark")
-			x.world.bookmark()
+			x.model.bookmark()
 			x.settle()
 			x.compare(inOrder)
 		case op < 17:
@@ -253,7 +255,7 @@ func (x *informers) live() {
 
 // start runs both informers, perhaps against a server that fails.
 func (x *informers) start() {
-	w := x.world
+	w := x.model
 	exact := true
 	if x.chance(4) && !x.strict {
 		w.lag = x.IntN(4)
@@ -287,12 +289,12 @@ func (x *informers) start() {
 func (x *informers) settle() {
 	for range 2000 {
 		synctest.Wait()
-		if x.world.settled() {
+		if x.model.settled() {
 			return
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	o, t := x.world.ours, x.world.theirs
+	o, t := x.model.ours, x.model.theirs
 	panic(mismatch{fmt.Sprintf("a side does not come back: ours watches %v, client-go watches %v; ours %+v", o.stream != nil, t.stream != nil, x.ours.Status().Reflector)})
 }
 
@@ -306,5 +308,5 @@ func (x *informers) faults(of ...fault) {
 		faults = append(faults, of[x.IntN(len(of))])
 	}
 	x.step("the next requests fail: %v", faults)
-	x.world.ours.faults, x.world.theirs.faults = slices.Clone(faults), slices.Clone(faults)
+	x.model.ours.faults, x.model.theirs.faults = slices.Clone(faults), slices.Clone(faults)
 }

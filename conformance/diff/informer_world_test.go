@@ -19,10 +19,10 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// world is a model of an API server with one resource, pods. It responds to both sides by
+// model is a model of an API server with one resource, pods. It responds to both sides by
 // the same rules, each through its own face, and does nothing by itself: the test
 // controls what happens, and when.
-type world struct {
+type model struct {
 	// mu guards everything, including faces and streams.
 	mu sync.Mutex
 	// version is the newest version. Watches from before compacted are too old.
@@ -72,14 +72,14 @@ const (
 	ending
 )
 
-func newWorld() *world {
-	w := &world{version: 100, pods: map[string]*corev1.Pod{}, streaming: true, encoding: wire.Protobuf}
-	w.ours, w.theirs = &face{world: w, our: true}, &face{world: w}
+func newModel() *model {
+	w := &model{version: 100, pods: map[string]*corev1.Pod{}, streaming: true, encoding: wire.Protobuf}
+	w.ours, w.theirs = &face{model: w, our: true}, &face{model: w}
 	return w
 }
 
 // faces returns both sides.
-func (w *world) faces() []*face { return []*face{w.ours, w.theirs} }
+func (w *model) faces() []*face { return []*face{w.ours, w.theirs} }
 
 func keyOf(p *corev1.Pod) string {
 	if p.Namespace == "" {
@@ -89,7 +89,7 @@ func keyOf(p *corev1.Pod) string {
 }
 
 // write creates or changes a pod, and sends the event to the watches.
-func (w *world) write(key string, change func(*corev1.Pod)) *corev1.Pod {
+func (w *model) write(key string, change func(*corev1.Pod)) *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.version++
@@ -121,7 +121,7 @@ func (w *world) write(key string, change func(*corev1.Pod)) *corev1.Pod {
 }
 
 // remove deletes a pod. Its final state has the version of the deletion.
-func (w *world) remove(key string) {
+func (w *model) remove(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.version++
@@ -131,19 +131,19 @@ func (w *world) remove(key string) {
 	w.recordLocked(event{typ: watch.Deleted, pod: final, version: w.version})
 }
 
-func (w *world) recordLocked(e event) {
+func (w *model) recordLocked(e event) {
 	w.history = append(w.history, e)
 	w.sendLocked(e)
 }
 
 // send sends an event to the watches that is not in the history.
-func (w *world) send(e event) {
+func (w *model) send(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sendLocked(e)
 }
 
-func (w *world) sendLocked(e event) {
+func (w *model) sendLocked(e event) {
 	for _, f := range w.faces() {
 		if f.stream != nil {
 			f.stream.sendLocked(e)
@@ -153,7 +153,7 @@ func (w *world) sendLocked(e event) {
 
 // bookmark sends a bookmark to the watches, with a version that writes of another
 // resource have reached.
-func (w *world) bookmark() {
+func (w *model) bookmark() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.version++
@@ -161,21 +161,21 @@ func (w *world) bookmark() {
 }
 
 // compact drops the history, so that watches from before now are too old.
-func (w *world) compact() {
+func (w *model) compact() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.compacted = w.version
 }
 
 // vanish removes the resource, or brings it back.
-func (w *world) vanish(away bool) {
+func (w *model) vanish(away bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.vanished = away
 }
 
 // goBack restores the state at a version, like a backup.
-func (w *world) goBack(version int) {
+func (w *model) goBack(version int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := w.atLocked(version)
@@ -187,7 +187,7 @@ func (w *world) goBack(version int) {
 }
 
 // end ends all streams.
-func (w *world) end(how finish) {
+func (w *model) end(how finish) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.faces() {
@@ -198,7 +198,7 @@ func (w *world) end(how finish) {
 }
 
 // atLocked returns the state at a version, in the order of a list.
-func (w *world) atLocked(version int) []*corev1.Pod {
+func (w *model) atLocked(version int) []*corev1.Pod {
 	pods := w.pods
 	if version < w.version {
 		pods = map[string]*corev1.Pod{}
@@ -220,16 +220,16 @@ func (w *world) atLocked(version int) []*corev1.Pod {
 }
 
 // holdAt makes requests wait, and release lets them continue.
-func (w *world) holdAt(s stage) {
+func (w *model) holdAt(s stage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hold, w.released = s, make(chan struct{})
 }
 
-func (w *world) release() { w.releaseTo(nowhere) }
+func (w *model) release() { w.releaseTo(nowhere) }
 
 // releaseTo lets requests continue to the next stage.
-func (w *world) releaseTo(next stage) {
+func (w *model) releaseTo(next stage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hold == nowhere {
@@ -247,7 +247,7 @@ func (w *world) releaseTo(next stage) {
 }
 
 // settled reports whether both sides watch, or are held.
-func (w *world) settled() bool {
+func (w *model) settled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.faces() {
@@ -258,9 +258,9 @@ func (w *world) settled() bool {
 	return true
 }
 
-// face is the world as one side sees it.
+// face is the model as one side sees it.
 type face struct {
-	*world
+	*model
 	our bool
 	// stream is the open watch, nil if there is none.
 	stream *stream

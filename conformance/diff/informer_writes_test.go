@@ -25,7 +25,7 @@ func (x *informers) writes() {
 // writeAny creates, changes or deletes one pod.
 func (x *informers) writeAny() {
 	key := podKeys[x.IntN(len(podKeys))]
-	w := x.world
+	w := x.model
 	if w.pods[key] == nil {
 		x.write(key)
 		return
@@ -44,7 +44,7 @@ func (x *informers) writeAny() {
 
 func (x *informers) write(key string) {
 	field := x.IntN(4)
-	p := x.world.write(key, func(p *corev1.Pod) {
+	p := x.model.write(key, func(p *corev1.Pod) {
 		if p.Labels["app"] == "" || field == 0 {
 			p.Labels["app"] = apps[x.IntN(len(apps))]
 		}
@@ -71,14 +71,14 @@ func (x *informers) write(key string) {
 // earlier pod with the name.
 func (x *informers) known(p *corev1.Pod) bool {
 	_, has := x.ours.Get(keyOf(p))
-	return has || slices.ContainsFunc(x.world.history, func(e event) bool { return e.pod.UID == p.UID && !bad(e.pod) })
+	return has || slices.ContainsFunc(x.model.history, func(e event) bool { return e.pod.UID == p.UID && !bad(e.pod) })
 }
 
 func bad(p *corev1.Pod) bool { return p.Labels["tier"] == "bad" }
 
 // mend makes a pod pass the transform.
 func (x *informers) mend(key string) {
-	p := x.world.write(key, func(p *corev1.Pod) { p.Labels["tier"] = tiers[0] })
+	p := x.model.write(key, func(p *corev1.Pod) { p.Labels["tier"] = tiers[0] })
 	x.step("mend %s", state(p))
 }
 
@@ -86,10 +86,10 @@ func (x *informers) mend(key string) {
 // deletion of a pod that it has if the final state does not pass. See
 // TestDifference_refusedDeletion.
 func (x *informers) remove(key string) {
-	if p := x.world.pods[key]; bad(p) && x.known(p) {
+	if p := x.model.pods[key]; bad(p) && x.known(p) {
 		x.mend(key)
 	}
-	x.world.remove(key)
+	x.model.remove(key)
 	x.step("delete %s", key)
 }
 
@@ -99,7 +99,7 @@ func (x *informers) remove(key string) {
 // TestDifference_transformFailureKeepsTheLastState.
 func (x *informers) repair() {
 	for _, key := range podKeys {
-		if p := x.world.pods[key]; p != nil && bad(p) && (x.known(p) || !x.world.streaming) {
+		if p := x.model.pods[key]; p != nil && bad(p) && (x.known(p) || !x.model.streaming) {
 			x.mend(key)
 		}
 	}

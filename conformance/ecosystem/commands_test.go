@@ -49,7 +49,7 @@ func fetch(ctx context.Context, url string) (string, error) {
 }
 
 // kubeStateMetrics compares all series, with their values, before and after writes.
-func kubeStateMetrics(t *testing.T, w *world) {
+func kubeStateMetrics(t *testing.T, w *comparedCluster) {
 	address := map[*side]string{}
 	for _, s := range w.sides() {
 		port := freePort(t)
@@ -77,7 +77,7 @@ func kubeStateMetrics(t *testing.T, w *world) {
 }
 
 // popeye compares the reports about the whole cluster.
-func popeye(t *testing.T, w *world) {
+func popeye(t *testing.T, w *comparedCluster) {
 	t.Setenv("HOME", t.TempDir())
 	w.compare(t, "report", `"linter": "pods"`, func(ctx context.Context, s *side) (string, error) {
 		out, err := output(ctx, w.program("popeye"), "--kubeconfig", s.kubeconfig, "-A", "-o", "json", "--force-exit-zero", "--logs", os.DevNull)
@@ -86,7 +86,7 @@ func popeye(t *testing.T, w *world) {
 }
 
 // stern compares the logs of the pods of a namespace, from the past and as they are written.
-func stern(t *testing.T, w *world) {
+func stern(t *testing.T, w *comparedCluster) {
 	args := func(s *side, more ...string) []string {
 		return append([]string{".", "--kubeconfig", s.kubeconfig, "-n", "shop", "-l", sternSelector, "--color", "never"}, more...)
 	}
@@ -123,7 +123,7 @@ const sternSelector = "app in (web, db)"
 
 // identifyContainers gives the containers that stern follows an identity, which kwok does not
 // and stern needs, and returns the number of pods.
-func (w *world) identifyContainers(t *testing.T) int {
+func (w *comparedCluster) identifyContainers(t *testing.T) int {
 	t.Helper()
 	pods := strings.Fields(w.kubectl(t, "get", "pods", "-n", "shop", "-l", sternSelector, "-o", "name"))
 	for _, pod := range pods {

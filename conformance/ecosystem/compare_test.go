@@ -27,7 +27,7 @@ type reading func(ctx context.Context, s *side) (string, error)
 // compare fails the test unless kube-apiserver and the replica that passes requests on show
 // the same within the time of settling, and it contains want. It logs how the replica that
 // does not pass requests on differs.
-func (w *world) compare(t *testing.T, name, want string, read reading) {
+func (w *comparedCluster) compare(t *testing.T, name, want string, read reading) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), settling)

@@ -37,7 +37,7 @@ type backend struct {
 
 // headlamp compares requests, watches and terminals through the server behind Headlamp's
 // pages. The token of the user is in a cookie, as in a browser.
-func headlamp(t *testing.T, w *world) {
+func headlamp(t *testing.T, w *comparedCluster) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	backends := map[*side]*backend{}
@@ -172,7 +172,7 @@ func (b *backend) multiplex(ctx context.Context) (*websocket.Conn, error) {
 
 // watched opens a watch of a pod, changes the pod after the first event, and returns the
 // types and names of the events up to that change.
-func watched(ctx context.Context, w *world, open func() (*websocket.Conn, error)) (string, error) {
+func watched(ctx context.Context, w *comparedCluster, open func() (*websocket.Conn, error)) (string, error) {
 	ws, err := open()
 	if err != nil {
 		return "", err

@@ -46,7 +46,7 @@ type terminals struct {
 }
 
 // k9s compares screens. Then it scales and deletes through the replica.
-func k9s(t *testing.T, w *world) {
+func k9s(t *testing.T, w *comparedCluster) {
 	x := &terminals{socket: filepath.Join(t.TempDir(), "tmux")}
 	t.Cleanup(func() { _, _ = x.tmux(context.WithoutCancel(t.Context()), "kill-server") })
 	for _, s := range w.sides() {
@@ -70,7 +70,7 @@ func k9s(t *testing.T, w *world) {
 // without the menu: discovery of /fleet has only the verbs that read, so k9s hides the others.
 // Secrets are not compared, because the replica does not mirror them. k9s requests tables of some
 // resources, which have a column CLUSTER at /fleet.
-func k9sOfFleet(t *testing.T, w *world) {
+func k9sOfFleet(t *testing.T, w *comparedCluster) {
 	x := &terminals{socket: filepath.Join(t.TempDir(), "tmux")}
 	t.Cleanup(func() { _, _ = x.tmux(context.WithoutCancel(t.Context()), "kill-server") })
 	both := []*side{w.direct, w.fleet}
@@ -107,7 +107,7 @@ func k9sOfFleet(t *testing.T, w *world) {
 }
 
 // live opens a list, creates a pod that it contains, and deletes the pod.
-func (x *terminals) live(t *testing.T, w *world) {
+func (x *terminals) live(t *testing.T, w *comparedCluster) {
 	for _, s := range w.sides() {
 		expect.NoError(t, x.send(t.Context(), s, ":pods bare", "Enter"))
 	}
@@ -120,7 +120,7 @@ func (x *terminals) live(t *testing.T, w *world) {
 
 // scale scales a deployment through the replica. Without --pass-through the screen shows
 // the refusal.
-func (x *terminals) scale(t *testing.T, w *world) {
+func (x *terminals) scale(t *testing.T, w *comparedCluster) {
 	keys := []string{":deployments stage", "Enter", "WAIT", "/web", "Enter", "WAIT", "s", "WAIT", "4", "Left", "BSpace", "Tab", "Enter"}
 	t.Run("scale, refused", func(t *testing.T) {
 		expect.NoError(t, x.send(t.Context(), w.plain, keys...))
@@ -134,7 +134,7 @@ func (x *terminals) scale(t *testing.T, w *world) {
 }
 
 // delete deletes a pod through the replica.
-func (x *terminals) delete(t *testing.T, w *world) {
+func (x *terminals) delete(t *testing.T, w *comparedCluster) {
 	t.Run("delete", func(t *testing.T) {
 		expect.NoError(t, x.send(t.Context(), w.passing, ":pods stage", "Enter", "WAIT", "/done", "Enter", "WAIT", "C-d", "WAIT", "Tab", "Enter"))
 		expect.Eventually(t, settling, func() error { return x.shows(t.Context(), w.passing, "pods(stage)[0]") })
@@ -152,7 +152,7 @@ func (x *terminals) shows(ctx context.Context, s *side, text string) error {
 }
 
 // start starts k9s for a side.
-func (x *terminals) start(t *testing.T, w *world, s *side) error {
+func (x *terminals) start(t *testing.T, w *comparedCluster, s *side) error {
 	t.Helper()
 	home := t.TempDir()
 	config := filepath.Join(home, "config.yaml")

@@ -41,7 +41,7 @@ var toolCalls = []toolCall{
 }
 
 // mcpServer compares the list of tools and the results of calls.
-func mcpServer(t *testing.T, w *world) {
+func mcpServer(t *testing.T, w *comparedCluster) {
 	w.compare(t, "tools", "pods_list", func(ctx context.Context, s *side) (string, error) {
 		return w.askMCP(ctx, s, "tools/list", json.RawMessage(`{}`))
 	})
@@ -53,7 +53,7 @@ func mcpServer(t *testing.T, w *world) {
 }
 
 // askMCP starts the server, sends one request over its standard input and returns the result.
-func (w *world) askMCP(ctx context.Context, s *side, method string, params any) (string, error) {
+func (w *comparedCluster) askMCP(ctx context.Context, s *side, method string, params any) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, w.program("kubernetes-mcp-server"), "--kubeconfig", s.kubeconfig, "--toolsets", "core,config,helm")

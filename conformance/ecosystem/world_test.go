@@ -33,8 +33,8 @@ const clusterName = "one"
 // patience is the timeout for operations that normally take seconds, on a busy machine.
 const patience = 2 * time.Minute
 
-// world is a cluster with objects of many kinds, and the sides from which it can be read.
-type world struct {
+// comparedCluster is a cluster with objects of many kinds, and the sides from which it can be read.
+type comparedCluster struct {
 	// folder has the programs, and dir the files of the test.
 	folder, dir string
 	cluster     *kubetest.Cluster
@@ -57,10 +57,10 @@ func TestEcosystem(t *testing.T) {
 	if testing.Short() || folder == "" {
 		t.Skipf("needs the programs of docs/ecosystem.md: %s is not set", folderVariable)
 	}
-	w := newWorld(t, folder)
+	w := newComparedCluster(t, folder)
 	for _, p := range []struct {
 		name string
-		run  func(*testing.T, *world)
+		run  func(*testing.T, *comparedCluster)
 	}{
 		{"kube-state-metrics", kubeStateMetrics}, {"popeye", popeye}, {"stern", stern}, {"kubernetes-mcp-server", mcpServer},
 		{"headlamp-server", headlamp}, {"k9s", k9s}, {"k9s of the fleet", k9sOfFleet},
@@ -75,9 +75,9 @@ func TestEcosystem(t *testing.T) {
 	}
 }
 
-func newWorld(t *testing.T, folder string) *world {
+func newComparedCluster(t *testing.T, folder string) *comparedCluster {
 	t.Helper()
-	w := &world{folder: folder, dir: t.TempDir()}
+	w := &comparedCluster{folder: folder, dir: t.TempDir()}
 	w.cluster = kubetest.Start(t, &kubetest.Options{
 		Name: clusterName, Nodes: 3, Kubelet: &kubetest.Kubelet{}, Users: []kubetest.User{{Name: "writer"}},
 	})
@@ -101,13 +101,13 @@ func newWorld(t *testing.T, folder string) *world {
 }
 
 // program returns the path of a program.
-func (w *world) program(name string) string { return filepath.Join(w.folder, name) }
+func (w *comparedCluster) program(name string) string { return filepath.Join(w.folder, name) }
 
 // sides returns the sides with the API of the cluster.
-func (w *world) sides() []*side { return []*side{w.direct, w.passing, w.plain} }
+func (w *comparedCluster) sides() []*side { return []*side{w.direct, w.passing, w.plain} }
 
 // kubectl runs kubectl as the administrator of the cluster.
-func (w *world) kubectl(t *testing.T, args ...string) string {
+func (w *comparedCluster) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -117,7 +117,7 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 }
 
 // populate creates objects of many kinds, and waits until the pods run.
-func (w *world) populate(t *testing.T) {
+func (w *comparedCluster) populate(t *testing.T) {
 	t.Helper()
 	for _, step := range []string{"00-namespaces 05-before", "10-core 20-workloads 30-network 40-storage 60-types", "70-custom"} {
 		args := []string{"create"}
@@ -138,7 +138,7 @@ func (w *world) populate(t *testing.T) {
 }
 
 // serve starts a replica, and returns when it has read the cluster.
-func (w *world) serve(ctx context.Context, t *testing.T, binary, name string, flags ...string) *side {
+func (w *comparedCluster) serve(ctx context.Context, t *testing.T, binary, name string, flags ...string) *side {
 	t.Helper()
 	state := filepath.Join(w.dir, name+"-state")
 	p := start(t, binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", state, "--kubeconfig", w.cluster.Kubeconfig(), "--context", clusterName, "--home", clusterName}, flags...)...)
@@ -166,7 +166,7 @@ func (w *world) serve(ctx context.Context, t *testing.T, binary, name string, fl
 }
 
 // newSide writes the kubeconfig of a side. All sides have the same names.
-func (w *world) newSide(t *testing.T, name, server string, ca []byte) *side {
+func (w *comparedCluster) newSide(t *testing.T, name, server string, ca []byte) *side {
 	t.Helper()
 	token := w.cluster.UserConfig("writer").BearerToken
 	k := clientcmdapi.NewConfig()

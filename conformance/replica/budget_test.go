@@ -43,13 +43,13 @@ func TestBudget(t *testing.T) {
 	}
 	const clusters = 24
 	pods := int(*budgetNeeded * float64(*budgetFlag<<20) / podMemory / clusters)
-	world, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: pods})
+	servers, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: pods})
 	expect.NoError(t, err)
-	t.Cleanup(world.Close)
+	t.Cleanup(servers.Close)
 	dir := t.TempDir()
 	k := clientcmdapi.NewConfig()
 	for i := range clusters {
-		c := world.Cluster(i)
+		c := servers.Cluster(i)
 		k.Clusters[c.Name()] = &clientcmdapi.Cluster{Server: c.Config().Host, CertificateAuthorityData: c.Config().CAData, TLSServerName: c.Config().ServerName}
 		k.AuthInfos[c.Name()] = &clientcmdapi.AuthInfo{Token: c.Config().BearerToken}
 		k.Contexts[c.Name()] = &clientcmdapi.Context{Cluster: c.Name(), AuthInfo: c.Name()}
@@ -67,7 +67,7 @@ func TestBudget(t *testing.T) {
 		}
 	})
 	var churning sync.WaitGroup
-	churning.Go(func() { world.Churn(ctx, 500) })
+	churning.Go(func() { servers.Churn(ctx, 500) })
 	b := &budgetTest{t: t, process: p}
 	b.run(ctx, *budgetFor)
 	cancel()

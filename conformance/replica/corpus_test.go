@@ -71,7 +71,7 @@ func writeCorpus(requests []request) error {
 var placeholder = regexp.MustCompile(`\$\{(\w+)(?::([^}]*))?\}`)
 
 // expand replaces the placeholders of a request for one subject.
-func (w *world) expand(ctx context.Context, s *subject, r request) (request, error) {
+func (w *comparedCluster) expand(ctx context.Context, s *subject, r request) (request, error) {
 	var failed error
 	r.URI = placeholder.ReplaceAllStringFunc(r.URI, func(match string) string {
 		m := placeholder.FindStringSubmatch(match)
@@ -160,7 +160,7 @@ func (s *subject) hash(ctx context.Context, path string) (string, error) {
 
 // identities returns uids and versions of all objects: "uid:pods/shop/db-0", and for each
 // mirrored resource the name of one object, "one:/api/v1/pods" by its path.
-func (w *world) identities(ctx context.Context) (map[string]string, error) {
+func (w *comparedCluster) identities(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, r := range w.catalogue.mirrored() {
 		a := w.server.send(ctx, request{Method: http.MethodGet, URI: r.path(), Accept: metadataAccept})

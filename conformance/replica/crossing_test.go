@@ -20,7 +20,7 @@ import (
 // resource becomes mirrored in between or is not mirrored any more. The pages must be those
 // of one list.
 func TestCrossing(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	if w.process == nil {
 		t.Skip("there is no replica")
 	}
@@ -77,7 +77,7 @@ var (
 // --pass-through. No object changes meanwhile, so a request that the copy answers differently
 // is one that it must not answer.
 func TestFidelity_random(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	if w.process == nil {
 		t.Skip("there is no replica")
 	}
@@ -121,7 +121,7 @@ func TestFidelity_random(t *testing.T) {
 
 // randomRequest returns a request that changes nothing: a read, or a write with dryRun and
 // without a body.
-func (w *world) randomRequest(r *rand.Rand) request {
+func (w *comparedCluster) randomRequest(r *rand.Rand) request {
 	pick := func(choices ...string) string { return choices[r.IntN(len(choices))] }
 	all := w.catalogue.all
 	of := all[r.IntN(len(all))]

@@ -51,7 +51,7 @@ status: {of: [1]}
 // TestSubresources_change follows a type whose subresources are added, changed and
 // removed.
 func TestSubresources_change(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -97,7 +97,7 @@ func TestSubresources_change(t *testing.T) {
 
 // differs returns the difference between the responses to a request, with the currently
 // mirrored resources.
-func (w *world) differs(ctx context.Context, r request) error {
+func (w *comparedCluster) differs(ctx context.Context, r request) error {
 	c, err := newCatalogue(ctx, w.server)
 	if err != nil {
 		return err

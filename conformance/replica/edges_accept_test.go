@@ -131,7 +131,7 @@ func tableEdges() []request {
 }
 
 // kindEdges returns requests for every kind, in the most important forms.
-func (w *world) kindEdges() []request {
+func (w *comparedCluster) kindEdges() []request {
 	var out []request
 	for _, r := range w.catalogue.all {
 		if !r.mirrored {

@@ -89,7 +89,7 @@ var readBelow = []string{
 // TestSubresources_ofFleet: subresources contain the name of their cluster, and are
 // otherwise the same.
 func TestSubresources_ofFleet(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	if w.process == nil {
 		t.Skip("a server is no fleet")
 	}
@@ -142,7 +142,7 @@ func TestSubresources_ofFleet(t *testing.T) {
 // TestSubresources_ofOrigin: a client that requests it reads the subresources that the
 // copy has from the cluster, and no others.
 func TestSubresources_ofOrigin(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	if w.process == nil {
 		t.Skip("the server is the origin")
 	}

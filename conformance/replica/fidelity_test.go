@@ -29,7 +29,7 @@ type column struct {
 }
 
 // columns returns the subjects.
-func (w *world) columns() []column {
+func (w *comparedCluster) columns() []column {
 	if w.process == nil {
 		return []column{{subject: w.copy}}
 	}
@@ -49,7 +49,7 @@ type result struct {
 }
 
 func TestFidelity(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	recorded, err := readCorpus()
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestFidelity(t *testing.T) {
 
 // judge checks that all differences of a column are intended, and that all intended
 // differences occur.
-func (w *world) judge(t *testing.T, c *column, results []result) {
+func (w *comparedCluster) judge(t *testing.T, c *column, results []result) {
 	t.Helper()
 	used := map[string]int{}
 	equal := 0
@@ -138,7 +138,7 @@ func distinct(requests []request) []request {
 
 // compareAll sends every request to all subjects, several at a time, and returns the results
 // by column. Watches last as long as they request, so more of them run at once.
-func (w *world) compareAll(t *testing.T, requests []request, columns []column) [][]result {
+func (w *comparedCluster) compareAll(t *testing.T, requests []request, columns []column) [][]result {
 	t.Helper()
 	results := make([][]result, len(columns))
 	for i := range columns {
@@ -183,7 +183,7 @@ func (w *world) compareAll(t *testing.T, requests []request, columns []column) [
 func isSlow(r request) bool { return r.watches() || strings.Contains(r.URI, "=999999999") }
 
 // compareOne compares the first column.
-func (w *world) compareOne(ctx context.Context, r request) result {
+func (w *comparedCluster) compareOne(ctx context.Context, r request) result {
 	return w.compareEach(ctx, r, w.columns()[:1])[0]
 }
 
@@ -191,7 +191,7 @@ func (w *world) compareOne(ctx context.Context, r request) result {
 // the server is compared with each. If one differs, the request is sent to all again after a
 // pause, because a copy may not have the last change yet, and then until the server sends the
 // same response twice.
-func (w *world) compareEach(ctx context.Context, r request, columns []column) []result {
+func (w *comparedCluster) compareEach(ctx context.Context, r request, columns []column) []result {
 	for attempt := 0; ; attempt++ {
 		server, copies := w.ask(ctx, r, columns)
 		results, equal := make([]result, len(columns)), true
@@ -218,7 +218,7 @@ func stable(a *answer) any {
 	return []any{a.code, v, fmt.Sprint(err), len(significant(a.events)), len(a.next)}
 }
 
-func (w *world) compare(of *column, r request, server, copy *answer) result {
+func (w *comparedCluster) compare(of *column, r request, server, copy *answer) result {
 	c := comparison{request: r, restrict: w.catalogue.restrict, both: w.process == nil, prefix: of.prefix}
 	if of.passes {
 		c.restrict, c.both, c.passed = ordered, true, copy.header.Get("Watershed-Source") == "passed-on"
@@ -228,7 +228,7 @@ func (w *world) compare(of *column, r request, server, copy *answer) result {
 
 // ask sends a request to the server and to the subjects of columns: slow ones at the same
 // time, any other last to the server, so that the responses of the others can only be older.
-func (w *world) ask(ctx context.Context, r request, columns []column) (server *answer, copies []*answer) {
+func (w *comparedCluster) ask(ctx context.Context, r request, columns []column) (server *answer, copies []*answer) {
 	copies = make([]*answer, len(columns))
 	var all sync.WaitGroup
 	if isSlow(r) {
@@ -248,7 +248,7 @@ func (w *world) ask(ctx context.Context, r request, columns []column) (server *a
 // watchLimit is longer than any watch of the corpus.
 const watchLimit = 8 * time.Second
 
-func (w *world) askOne(ctx context.Context, s *subject, r request) *answer {
+func (w *comparedCluster) askOne(ctx context.Context, s *subject, r request) *answer {
 	expanded, err := w.expand(ctx, s, r)
 	if err != nil {
 		return &answer{err: err}
@@ -264,7 +264,7 @@ func (w *world) askOne(ctx context.Context, s *subject, r request) *answer {
 
 // TestPopulation checks that there are objects of every kind to compare.
 func TestPopulation(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	// A certificate request of a pod contains a proof that only a kubelet can make.
 	without := []string{"podcertificaterequests"}
 	for _, r := range w.catalogue.mirrored() {

@@ -31,7 +31,7 @@ type terminal struct {
 }
 
 // terminals returns kubectl for the server and for the copy.
-func (w *world) terminals(t *testing.T) (server, copy terminal) {
+func (w *comparedCluster) terminals(t *testing.T) (server, copy terminal) {
 	t.Helper()
 	dir := t.TempDir()
 	server = terminal{w.cluster.KubectlPath(), w.cluster.Kubeconfig(), filepath.Join(dir, "server")}
@@ -47,7 +47,7 @@ func (w *world) terminals(t *testing.T) (server, copy terminal) {
 
 // passingTerminal returns kubectl for the replica that passes requests on, with the token of
 // the user.
-func (w *world) passingTerminal(t *testing.T) terminal {
+func (w *comparedCluster) passingTerminal(t *testing.T) terminal {
 	t.Helper()
 	dir := t.TempDir()
 	k := terminal{w.cluster.KubectlPath(), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "cache")}
@@ -127,7 +127,7 @@ type copyTerminal struct {
 // TestKubectl runs every command against all subjects and compares the output and the exit
 // code.
 func TestKubectl(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	server, copy := w.terminals(t)
 	copies := []*copyTerminal{{terminal: copy, name: w.copy.name, used: map[string]bool{}}}
 	if w.process != nil {
@@ -192,7 +192,7 @@ func (c *copyTerminal) judge(t *testing.T, line, unlike string) {
 // TestKubectl_connections checks the messages for commands that need a connection to a
 // node.
 func TestKubectl_connections(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	if w.process == nil {
 		t.Skip("the server has connections")
 	}
@@ -208,7 +208,9 @@ func TestKubectl_connections(t *testing.T) {
 // compareCommand returns how the output of a command differs for each subject, "" if it does
 // not. Like a request, a command is run again if the server itself does not return the same
 // output twice.
-func (w *world) compareCommand(ctx context.Context, server terminal, copies []*copyTerminal, args []string) []string {
+func (w *comparedCluster) compareCommand(
+	ctx context.Context, server terminal, copies []*copyTerminal, args []string,
+) []string {
 	for attempt := 0; ; attempt++ {
 		outputs := make([]output, len(copies))
 		for i, c := range copies {
@@ -228,7 +230,7 @@ func (w *world) compareCommand(ctx context.Context, server terminal, copies []*c
 
 // comparableOutputs returns the outputs of a command without differences that do not count. Whole
 // means that the subject has all versions of the server.
-func (w *world) comparableOutputs(server, copy output, args []string, whole bool) (output, output) {
+func (w *comparedCluster) comparableOutputs(server, copy output, args []string, whole bool) (output, output) {
 	if slices.Equal(args, []string{"api-versions"}) && !whole {
 		server.stdout = w.mirroredVersions(server.stdout)
 		if w.process == nil {
@@ -248,7 +250,7 @@ func sortLines(text string) string {
 }
 
 // mirroredVersions returns the lines that are versions with a mirrored resource.
-func (w *world) mirroredVersions(all string) string {
+func (w *comparedCluster) mirroredVersions(all string) string {
 	var out []string
 	for line := range strings.Lines(all) {
 		group, version := splitVersion(strings.TrimSpace(line))
@@ -309,7 +311,7 @@ var (
 
 // TestKubectl_watch compares kubectl's output while objects change.
 func TestKubectl_watch(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	server, copy := w.terminals(t)
 	if err := w.before(t.Context(), "noisy"); err != nil {
 		t.Fatal(err)
@@ -352,7 +354,8 @@ func TestKubectl_watch(t *testing.T) {
 	}
 	end := time.Now().Add(15 * time.Second)
 	for stable := 0; stable < 20 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if stable++; slices.ContainsFunc(pairs, func(p both) bool { return p.server.out.lines() != p.copy.out.lines() }) {
+		unequal := func(p both) bool { return p.server.out.lines() != p.copy.out.lines() }
+		if stable++; slices.ContainsFunc(pairs, unequal) {
 			stable = 0
 		}
 	}

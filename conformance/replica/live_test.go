@@ -82,7 +82,7 @@ const quiet = 1500 * time.Millisecond
 
 // live opens all watches at all subjects, makes changes, and compares the events. It returns
 // the results by column.
-func (w *world) live(ctx context.Context, requests []request, columns []column) ([][]result, error) {
+func (w *comparedCluster) live(ctx context.Context, requests []request, columns []column) ([][]result, error) {
 	if err := w.before(ctx, "busy"); err != nil {
 		return nil, fmt.Errorf("before the watches: %w", err)
 	}
@@ -147,7 +147,7 @@ var (
 
 // before creates objects in a namespace that exist when watches begin, and waits until
 // the replicas have them.
-func (w *world) before(ctx context.Context, namespace string) error {
+func (w *comparedCluster) before(ctx context.Context, namespace string) error {
 	for _, name := range []string{"old-1", "old-2"} {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"color": "red"}}}
 		if _, err := w.client.CoreV1().ConfigMaps(namespace).Create(ctx, m, metav1.CreateOptions{}); err != nil {
@@ -181,7 +181,7 @@ func widget(name, color string) *unstructured.Unstructured {
 
 // scene makes changes in a namespace: objects are created, changed, begin and stop
 // matching selectors, and are deleted.
-func (w *world) scene(ctx context.Context, namespace string) error {
+func (w *comparedCluster) scene(ctx context.Context, namespace string) error {
 	maps := w.client.CoreV1().ConfigMaps(namespace)
 	pods := w.client.CoreV1().Pods(namespace)
 	widgets := w.dynamic.Resource(widgetResource).Namespace(namespace)

@@ -21,12 +21,12 @@ const subjectVariable = "WATERSHED_SUBJECT"
 // busy with other tests.
 const patience = time.Minute
 
-// shared is the world that the tests of one cluster share: filling it takes longer than
+// shared is the cluster that most of the tests share: filling it takes longer than
 // most of them.
 var shared struct {
-	once  sync.Once
-	world *world
-	err   error
+	once    sync.Once
+	cluster *comparedCluster
+	err     error
 }
 
 // binaryFolder is the folder of the watershed binary, as long as the tests run.
@@ -49,15 +49,15 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(binaryFolder)
 	defer func() {
-		if shared.world != nil {
-			shared.world.close()
+		if shared.cluster != nil {
+			shared.cluster.close()
 		}
 	}()
 	return m.Run()
 }
 
-// theWorld returns the shared world, which is started on first use.
-func theWorld(t *testing.T) *world {
+// theComparedCluster returns the shared cluster, which is started on first use.
+func theComparedCluster(t *testing.T) *comparedCluster {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a real Kubernetes: not in short mode")
@@ -65,7 +65,7 @@ func theWorld(t *testing.T) *world {
 	shared.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
-		shared.world, shared.err = newWorld(ctx, t.Logf)
+		shared.cluster, shared.err = newComparedCluster(ctx, t.Logf)
 	})
 	if errors.Is(shared.err, kubetest.ErrNotBuilt) && os.Getenv(kubetest.RequiredVariable) != "required" {
 		t.Skip(shared.err)
@@ -73,5 +73,5 @@ func theWorld(t *testing.T) *world {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	return shared.world
+	return shared.cluster
 }

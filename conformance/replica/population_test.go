@@ -30,7 +30,7 @@ var manifests = [][]string{
 
 // populate creates the manifests. An older server than the pinned one does not serve
 // all of their kinds and fields: the kinds are left out, and logged.
-func (w *world) populate(ctx context.Context, logf func(string, ...any)) error {
+func (w *comparedCluster) populate(ctx context.Context, logf func(string, ...any)) error {
 	pinned := os.Getenv(binaries.VersionVariable) == ""
 	for _, step := range manifests {
 		args := []string{"create"}
@@ -72,7 +72,7 @@ func (w *world) populate(ctx context.Context, logf func(string, ...any)) error {
 
 // servedKinds returns the apiVersion and kind of every resource that the server serves
 // now, as "apps/v1 Deployment".
-func (w *world) servedKinds() (map[string]bool, error) {
+func (w *comparedCluster) servedKinds() (map[string]bool, error) {
 	_, lists, err := w.client.Discovery().ServerGroupsAndResources()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func servedPart(path string, served map[string]bool) (manifest []byte, leftOut [
 // for a list that is compressed.
 const bulkMaps = 60
 
-func (w *world) bulk(ctx context.Context) error {
+func (w *comparedCluster) bulk(ctx context.Context) error {
 	for i := range bulkMaps {
 		m := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
@@ -129,7 +129,7 @@ func (w *world) bulk(ctx context.Context) error {
 
 // applyStatus applies the status of each object of a manifest. kubectl can do that only
 // since 1.32.
-func (w *world) applyStatus(ctx context.Context, path string) error {
+func (w *comparedCluster) applyStatus(ctx context.Context, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -53,21 +53,21 @@ var kubectlVersions = []string{"v1.31.0", "v1.33.13", "v1.37.1"}
 
 // recorder passes requests on to a server and records those that read.
 type recorder struct {
-	world *world
-	http  *httptest.Server
+	cluster *comparedCluster
+	http    *httptest.Server
 
 	mu       sync.Mutex
 	from     string
 	requests []request
 }
 
-func newRecorder(t *testing.T, w *world) *recorder {
+func newRecorder(t *testing.T, w *comparedCluster) *recorder {
 	t.Helper()
 	target, err := url.Parse(w.server.root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{world: w}
+	r := &recorder{cluster: w}
 	proxy := &httputil.ReverseProxy{
 		Transport:     w.server.client.Transport,
 		FlushInterval: -1,
@@ -143,8 +143,9 @@ func (r *recorder) generalize(uri string) (string, bool) {
 	})
 	known := true
 	uri = uidPattern.ReplaceAllStringFunc(uri, func(uid string) string {
-		for _, key := range slices.Sorted(maps.Keys(r.world.uids)) {
-			if r.world.uids[key] == uid && strings.HasPrefix(key, "uid:") && !randomName.MatchString("/"+key[strings.LastIndex(key, "/")+1:]) {
+		for _, key := range slices.Sorted(maps.Keys(r.cluster.uids)) {
+			name := key[strings.LastIndex(key, "/")+1:]
+			if r.cluster.uids[key] == uid && strings.HasPrefix(key, "uid:") && !randomName.MatchString("/"+name) {
 				return "${" + key + "}"
 			}
 		}
@@ -161,7 +162,7 @@ func TestRecord(t *testing.T) {
 	if os.Getenv(recordVariable) == "" {
 		t.Skip("the corpus is recorded already: set " + recordVariable + " to do it again")
 	}
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	r := newRecorder(t, w)
 	r.kubectls(t)
 	cfg := &rest.Config{Host: r.http.URL, QPS: -1}

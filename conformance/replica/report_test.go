@@ -21,7 +21,7 @@ const reportVariable = "WATERSHED_REPORT"
 const reportPage = "compat.md"
 
 // writeReport writes the page, if it is requested.
-func writeReport(w *world, columns []column, results [][]result) error {
+func writeReport(w *comparedCluster, columns []column, results [][]result) error {
 	folder := os.Getenv(reportVariable)
 	if folder == "" {
 		return nil

@@ -30,7 +30,7 @@ import (
 )
 
 // reviews are resources that are answered by the cluster itself, for its administrator.
-func (w *world) reviews() []replica.ProgramResource {
+func (w *comparedCluster) reviews() []replica.ProgramResource {
 	review := func(resource, kind string, empty func() runtime.Object, create func(ctx context.Context, o runtime.Object) (runtime.Object, error)) replica.ProgramResource {
 		gv := authorizationv1.SchemeGroupVersion
 		if resource == "selfsubjectreviews" {
@@ -59,7 +59,7 @@ func (w *world) reviews() []replica.ProgramResource {
 
 // startReviewer runs a replica in this process, which answers reviews, and returns its
 // address.
-func (w *world) startReviewer(t *testing.T) string {
+func (w *comparedCluster) startReviewer(t *testing.T) string {
 	t.Helper()
 	clusters, err := directory.NewStatic(fleet.Entry{Name: clusterName, Config: w.cluster.Config()})
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *world) startReviewer(t *testing.T) string {
 // TestReviews runs kubectl's questions about access against both, and compares the responses
 // to requests that are good and not good.
 func TestReviews(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	address := w.startReviewer(t)
 	t.Run("kubectl", func(t *testing.T) { w.compareReviews(t, address) })
 	copy, err := newSubject("reviewer", &rest.Config{Host: address}, "/clusters/"+clusterName)
@@ -111,7 +111,7 @@ func TestReviews(t *testing.T) {
 	t.Run("discovery", func(t *testing.T) { w.compareListedReviews(t, copy) })
 }
 
-func (w *world) compareReviews(t *testing.T, address string) {
+func (w *comparedCluster) compareReviews(t *testing.T, address string) {
 	server, _ := w.terminals(t)
 	for _, path := range []string{"/clusters/" + clusterName, "/fleet"} {
 		dir := t.TempDir()
@@ -135,7 +135,7 @@ func (w *world) compareReviews(t *testing.T, address string) {
 }
 
 // compareCreations sends reviews that are good and not good to both.
-func (w *world) compareCreations(t *testing.T, copy *subject) {
+func (w *comparedCluster) compareCreations(t *testing.T, copy *subject) {
 	const (
 		access = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 		whoami = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -174,7 +174,7 @@ func (w *world) compareCreations(t *testing.T, copy *subject) {
 }
 
 // create sends a body, and returns the parts of the response that must be equal.
-func (w *world) create(t *testing.T, s *subject, method, path, media, accept, body string) map[string]any {
+func (w *comparedCluster) create(t *testing.T, s *subject, method, path, media, accept, body string) map[string]any {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.root+path, strings.NewReader(body))
 	if err != nil {
@@ -210,7 +210,7 @@ func (w *world) create(t *testing.T, s *subject, method, path, media, accept, bo
 }
 
 // compareListedReviews compares the entries of discovery.
-func (w *world) compareListedReviews(t *testing.T, copy *subject) {
+func (w *comparedCluster) compareListedReviews(t *testing.T, copy *subject) {
 	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	listed := func(s *subject) (groups []string, entries map[string]any) {
 		a := s.send(t.Context(), request{Method: http.MethodGet, URI: "/apis", Accept: aggregated})

@@ -103,7 +103,7 @@ func readSocket(ws *websocket.Conn) ([]message, error) {
 
 // socketAnswer opens a watch, calls begun, and returns the messages and the same as a
 // response.
-func (w *world) socketAnswer(ctx context.Context, s *subject, r request, begun func()) ([]message, *answer) {
+func (w *comparedCluster) socketAnswer(ctx context.Context, s *subject, r request, begun func()) ([]message, *answer) {
 	expanded, err := w.expand(ctx, s, r)
 	if err != nil {
 		begun()
@@ -131,7 +131,7 @@ func (w *world) socketAnswer(ctx context.Context, s *subject, r request, begun f
 // TestSocket compares watches that are WebSockets: the messages, their kinds and their
 // events.
 func TestSocket(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	const (
 		maps   = "/api/v1/namespaces/bare/configmaps?watch=true&timeoutSeconds=4"
 		stream = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -187,7 +187,7 @@ func TestSocket(t *testing.T) {
 }
 
 // changeMap creates, changes and deletes a config map.
-func (w *world) changeMap(ctx context.Context, namespace, name string) error {
+func (w *comparedCluster) changeMap(ctx context.Context, namespace, name string) error {
 	maps := w.client.CoreV1().ConfigMaps(namespace)
 	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"long": strings.Repeat("x", 100<<10)}}, metav1.CreateOptions{}); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (w *world) changeMap(ctx context.Context, namespace, name string) error {
 
 // TestSocket_handshakes compares the responses to handshakes.
 func TestSocket_handshakes(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	const path = "/api/v1/namespaces/bare/configmaps?watch=true&timeoutSeconds=1"
 	for _, c := range []struct {
 		name, path string
@@ -239,7 +239,7 @@ func TestSocket_handshakes(t *testing.T) {
 
 // TestSocket_token sends the token of the user as a subprotocol, which is not sent back.
 func TestSocket_token(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	for _, s := range []*subject{w.server, w.copy} {
 		header := []string{"Authorization", "", "Sec-Websocket-Protocol", "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(s.token)) + ", base64.binary.k8s.io"}
 		resp, err := handshake(t.Context(), s, "/api/v1/namespaces/bare/configmaps?watch=true&timeoutSeconds=1", header)

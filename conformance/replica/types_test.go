@@ -118,7 +118,7 @@ const typesWithin = 20 * time.Second
 // TestTypes follows types that are added, changed and removed: some time later the
 // replica responds like the server.
 func TestTypes(t *testing.T) {
-	w := theWorld(t)
+	w := theComparedCluster(t)
 	for _, scene := range typeScenes() {
 		t.Run(scene.name, func(t *testing.T) {
 			if scene.args != nil {

@@ -23,9 +23,9 @@ import (
 
 const clusterName = "real"
 
-// world is a cluster with objects of every kind in which nothing changes any more, and
+// comparedCluster is a cluster with objects of every kind in which nothing changes any more, and
 // the subject that is compared with it.
-type world struct {
+type comparedCluster struct {
 	dir     string
 	cluster *kubetest.Cluster
 	client  *kubernetes.Clientset
@@ -42,10 +42,10 @@ type world struct {
 	uids           map[string]string // see expand
 }
 
-// newWorld fills a cluster and starts a replica of it. It logs how long that took.
-func newWorld(ctx context.Context, logf func(string, ...any)) (_ *world, err error) {
+// newComparedCluster fills a cluster and starts a replica of it. It logs how long that took.
+func newComparedCluster(ctx context.Context, logf func(string, ...any)) (_ *comparedCluster, err error) {
 	start := time.Now()
-	w := &world{}
+	w := &comparedCluster{}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -88,7 +88,7 @@ func newWorld(ctx context.Context, logf func(string, ...any)) (_ *world, err err
 	return w, nil
 }
 
-func (w *world) startCopy(ctx context.Context) (err error) {
+func (w *comparedCluster) startCopy(ctx context.Context) (err error) {
 	if os.Getenv(subjectVariable) == "server" {
 		w.copy, err = newSubject("server again", w.cluster.Config(), "")
 		return err
@@ -110,7 +110,7 @@ func (w *world) startCopy(ctx context.Context) (err error) {
 }
 
 // startPassing starts the replica that passes requests on.
-func (w *world) startPassing(ctx context.Context) (err error) {
+func (w *comparedCluster) startPassing(ctx context.Context) (err error) {
 	args := []string{"--kubeconfig", w.cluster.Kubeconfig(), "--context", clusterName, "--pass-through"}
 	for _, pattern := range mirrored {
 		args = append(args, "--resources", pattern)
@@ -125,7 +125,7 @@ func (w *world) startPassing(ctx context.Context) (err error) {
 }
 
 // caughtUp returns an error while a replica does not serve all mirrored objects from its copy.
-func (w *world) caughtUp(ctx context.Context, s *subject, process *replicaProcess) error {
+func (w *comparedCluster) caughtUp(ctx context.Context, s *subject, process *replicaProcess) error {
 	for _, path := range w.catalogue.paths() {
 		a := s.send(ctx, request{Method: "GET", URI: path + "?limit=1", Accept: "application/json"})
 		if a.err != nil || a.code != 200 || a.header.Get("Watershed-Age") == "" {
@@ -135,7 +135,7 @@ func (w *world) caughtUp(ctx context.Context, s *subject, process *replicaProces
 	return nil
 }
 
-func (w *world) close() {
+func (w *comparedCluster) close() {
 	for _, p := range []*replicaProcess{w.process, w.passingProcess} {
 		if p != nil {
 			p.stop()
@@ -154,7 +154,7 @@ func (w *world) close() {
 
 // settle waits until the controllers have nothing left to do, and stops them. Then the
 // API server itself writes only its lease.
-func (w *world) settle(ctx context.Context) error {
+func (w *comparedCluster) settle(ctx context.Context) error {
 	if err := expect.Until(ctx, func() error { return w.busy(ctx) }); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (w *world) settle(ctx context.Context) error {
 }
 
 // busy returns an error while an object is not in its final state.
-func (w *world) busy(ctx context.Context) error {
+func (w *comparedCluster) busy(ctx context.Context) error {
 	pods, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
