@@ -30,6 +30,9 @@ type authorizer interface {
 	Fresh(ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes) (authz.Decision, error)
 }
 
+// decideFunc is a method of an authorizer.
+type decideFunc func(authorizer, context.Context, *authenticationv1.UserInfo, replica.Attributes) (authz.Decision, error)
+
 const (
 	// ownerTimeout is how long a cluster may take to decide about the owner.
 	ownerTimeout = 800 * time.Millisecond
@@ -105,15 +108,13 @@ func (g *guard) decide(ctx context.Context, who *caller, a replica.Attributes) (
 	if who.owner {
 		return g.decideOwner(ctx, a)
 	}
-	return g.ask(ctx, who, func(by authorizer, user *authenticationv1.UserInfo) (authz.Decision, error) {
-		return by.Authorize(ctx, user, a)
-	})
+	return g.ask(ctx, who, a, authorizer.Authorize)
 }
 
 // ask asks for a decision about a caller. If the credentials of the connection may not review
 // the access of others, which people seldom may, the cluster decides about a caller that is the
 // user of these credentials as it does about the owner.
-func (g *guard) ask(ctx context.Context, who *caller, decide func(authorizer, *authenticationv1.UserInfo) (authz.Decision, error)) (authz.Decision, error) {
+func (g *guard) ask(ctx context.Context, who *caller, a replica.Attributes, decide decideFunc) (authz.Decision, error) {
 	if !who.owner && g.member.Unconfirmed() {
 		// What can be read is the last state from files. Whoever answers the review may be
 		// another cluster.
@@ -121,13 +122,13 @@ func (g *guard) ask(ctx context.Context, who *caller, decide func(authorizer, *a
 	}
 	by, user := g.authorizer(who)
 	if time.Since(time.Unix(0, g.powerless.Load())) < powerlessPause && g.isSelf(ctx, who) {
-		return decide(g.self, nil)
+		return decide(g.self, ctx, nil, a)
 	}
-	d, err := decide(by, user)
+	d, err := decide(by, ctx, user, a)
 	if authz.LacksRight(err) {
 		g.powerless.Store(time.Now().UnixNano())
 		if g.isSelf(ctx, who) {
-			return decide(g.self, nil)
+			return decide(g.self, ctx, nil, a)
 		}
 	}
 	return d, err
@@ -180,9 +181,7 @@ func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.De
 
 // decideNow returns the cluster's decision at this moment.
 func (g *guard) decideNow(ctx context.Context, who *caller, a replica.Attributes) (authz.Decision, error) {
-	return g.ask(ctx, who, func(by authorizer, user *authenticationv1.UserInfo) (authz.Decision, error) {
-		return by.Fresh(ctx, user, a)
-	})
+	return g.ask(ctx, who, a, authorizer.Fresh)
 }
 
 // flush forgets the decisions, because the rights in the cluster have changed.

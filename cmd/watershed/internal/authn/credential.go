@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -84,12 +85,9 @@ func isWebSocket(r *http.Request) bool {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return false
 	}
-	for _, header := range r.Header["Connection"] {
-		if strings.Contains(strings.ToLower(header), "upgrade") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Header["Connection"], func(header string) bool {
+		return strings.Contains(strings.ToLower(header), "upgrade")
+	})
 }
 
 // wellFormed returns the token or errMalformed. A space must not pass: the API server

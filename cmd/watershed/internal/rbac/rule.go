@@ -30,12 +30,7 @@ func ruleAllows(rule *rbacv1.PolicyRule, a *replica.Attributes) bool {
 
 // matches reports whether a list has a value or the wildcard.
 func matches(list []string, value string) bool {
-	for _, item := range list {
-		if item == wildcard || item == value {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(item string) bool { return item == wildcard || item == value })
 }
 
 // resourceMatches reports whether a pattern is the wildcard, which includes subresources, the
