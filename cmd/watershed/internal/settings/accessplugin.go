@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
@@ -62,7 +61,7 @@ func readAccessPlugins(path string) (map[string]directory.AccessPlugin, error) {
 			plugin.ProfileArgs, plugin.ProfileEnv, err = policies(p.ArgsPolicy, p.EnvPolicy)
 		}
 		if err == nil {
-			err = convertExec(p.ExecConfig, &plugin.Exec)
+			err = clientcmdlatest.Scheme.Convert(p.ExecConfig, &plugin.Exec, nil)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: provider %q: %w", path, p.Name, err)
@@ -90,8 +89,4 @@ func policies(args, env string) (addArgs, addEnv bool, err error) {
 			"AppendIfNotExists", env)
 	}
 	return addArgs, addEnv, nil
-}
-
-func convertExec(from *clientcmdv1.ExecConfig, to *clientcmdapi.ExecConfig) error {
-	return clientcmdlatest.Scheme.Convert(from, to, nil)
 }

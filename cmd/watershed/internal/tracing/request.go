@@ -47,7 +47,8 @@ type phase struct {
 func (t *Tracing) Request(r *http.Request, q *replica.Request) replica.Trace {
 	one := &request{tracing: t, r: r, q: q, began: time.Now(), chosen: t.draw(), open: -1}
 	if r.Header.Get("Traceparent") != "" {
-		one.parent = remote(r.Header)
+		carried := propagator.Extract(context.Background(), propagation.HeaderCarrier(r.Header))
+		one.parent = trace.SpanContextFromContext(carried)
 	} else if !one.chosen {
 		return nil
 	}

@@ -4,9 +4,7 @@
 package tracing
 
 import (
-	"context"
 	"math/rand/v2"
-	"net/http"
 
 	"go.opentelemetry.io/otel/propagation"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -46,11 +44,6 @@ func (chosen) Description() string { return "Watershed" }
 
 // propagator reads and writes the header traceparent. Baggage is neither read nor written.
 var propagator propagation.TraceContext
-
-// remote returns the span that a request names as its parent.
-func remote(h http.Header) trace.SpanContext {
-	return trace.SpanContextFromContext(propagator.Extract(context.Background(), propagation.HeaderCarrier(h)))
-}
 
 // forcedRate is how many traces per second callers can force, and forcedBurst how many at once.
 const forcedRate, forcedBurst = 10, 50
