@@ -6,7 +6,6 @@ package fleet
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 )
@@ -73,7 +72,7 @@ func (a *aliases) assign(members map[string]*Member) {
 		others[a.names[alias]] = append(others[a.names[alias]], alias)
 	}
 	for name, m := range members {
-		m.names.set(others[name], a.routes[name])
+		m.names.Store(&memberNames{others[name], a.routes[name]})
 	}
 }
 
@@ -86,24 +85,10 @@ func (a *aliases) resolve(name string) string {
 	return name
 }
 
-// memberNames has the names of the directory that lead to one member. All methods are safe for
-// concurrent use.
+// memberNames has the names of the directory that lead to one member. It is replaced, not modified.
 type memberNames struct {
-	mu sync.Mutex
 	// aliases are the other names, and routes all entries that lead to the cluster, if there are
 	// several.
 	aliases []string
 	routes  []Entry
-}
-
-func (n *memberNames) set(aliases []string, routes []Entry) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.aliases, n.routes = aliases, routes
-}
-
-func (n *memberNames) get() (aliases []string, routes []Entry) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.aliases, n.routes
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/fleet/internal/laststate"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
@@ -48,7 +49,7 @@ var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecon
 // run discovers the cluster's resources, now and whenever they may have changed, and
 // mirrors them until ctx ends.
 func (m *Member) run(ctx context.Context) {
-	defer m.closeIdle()
+	defer m.server.CloseIdle()
 	defer m.mirrors.Wait()
 	wait, after := discoverRetry, discoverAfter[len(discoverAfter):]
 	failed, lagging := false, discoverRetry
@@ -75,7 +76,7 @@ func (m *Member) run(ctx context.Context) {
 			wait = discoverRetry
 			m.remember()
 			m.succeedBefore()
-			m.probe(ctx)
+			m.prober.Probe(ctx, m.Cluster)
 		}
 		failed = err != nil
 		lagging = min(2*lagging, discoverLagMost)
@@ -84,8 +85,8 @@ func (m *Member) run(ctx context.Context) {
 		} else {
 			lagging = discoverRetry
 		}
-		if m.isProbedSoon() {
-			next = min(next, probeAgain)
+		if m.prober.FoundProblem() {
+			next = min(next, health.ProbeAgain)
 		}
 		if m.Replaces() {
 			next = min(next, time.Second)
@@ -128,26 +129,13 @@ func (m *Member) tryOtherCredentials(refused error) {
 	if !health.IsRefused(refused) {
 		return
 	}
-	_, routes := m.names.get()
+	routes := m.names.Load().routes
 	used := m.entry().Access
 	at := slices.IndexFunc(routes, func(e Entry) bool { return e.Access == used })
 	if len(routes) > 1 {
 		e := routes[(at+1)%len(routes)]
 		e.Name, e.Labels = m.Name(), m.Labels()
 		m.use(e)
-	}
-}
-
-// closeIdle closes connections that are not needed. At the end of run that is all of
-// them.
-func (m *Member) closeIdle() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.former != nil {
-		m.former.CloseIdleConnections()
-	}
-	if cluster := m.server.Cluster(); cluster != nil {
-		cluster.CloseIdleConnections()
 	}
 }
 
@@ -183,9 +171,7 @@ func (m *Member) resolve(ctx context.Context) error {
 		return unknown
 	}
 	m.foundLocked(err)
-	if m.former != nil {
-		m.former.CloseIdleConnections()
-	}
+	m.server.CloseFormer()
 	m.mirrorLocked(ctx, served, err)
 	return nil
 }
@@ -215,7 +201,7 @@ func (m *Member) recallDuring(ctx context.Context, discover func() ([]kube.Resou
 
 // fallBack handles the error of a discovery: it makes the last state readable, or ends that.
 func (m *Member) fallBack(ctx context.Context, err error) {
-	if isDisproof(err) {
+	if laststate.Disproves(err) {
 		m.disprove(err)
 	} else if m.Unconfirmed() {
 		m.recall(ctx)

@@ -19,6 +19,9 @@ import (
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/journal"
+	"github.com/watershed-project/watershed/fleet/internal/laststate"
+	"github.com/watershed-project/watershed/fleet/internal/mirror"
+	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/internal/timer"
@@ -222,15 +225,26 @@ func (f *Fleet) replace(m *Member) {
 	f.journal.Disturb(journaled{f.members[m.Name()]})
 }
 
-// newMember returns a member that reports to the fleet.
+// newMember returns a member that has no connection yet, and reports to the fleet. The caller sets
+// end before it runs.
 func (f *Fleet) newMember(name string) *Member {
-	m := newMember(name, f.settings, f.catalog)
-	m.server.Disturb = func() {
+	s := f.settings
+	to := upstream.NewServer(upstream.Options{
+		Name: name, Logger: s.Logger, Lists: s.Budget.Lists, BytesPerSecond: s.Budget.BytesPerSecond,
+		Gate: s.gate, Memory: &s.pressure, Limits: s.limits().upstream(),
+	})
+	m := &Member{
+		server: to, logger: to.Logger(), settings: s, notes: &laststate.File{}, since: time.Now(),
+		verifier: verify.NewVerifier(to.Logger(), func() { to.Disturb() }),
+	}
+	m.names.Store(&memberNames{})
+	m.mirrors = mirror.NewSet(to, &s.mirrors, f.catalog, m.changed.Send, m.feedBefore)
+	to.Disturb = func() {
 		f.journal.Disturb(journaled{m})
 		m.changed.Send()
 	}
-	m.server.Replaced = func() { f.replace(m) }
-	m.server.Disproved = m.disprove
+	to.Replaced = func() { f.replace(m) }
+	to.Disproved = m.disprove
 	return m
 }
 
@@ -289,7 +303,7 @@ func (f *Fleet) Reconfigure(t Tuning) error {
 	if err != nil {
 		return err
 	}
-	if (next.history > 0) != f.KeepsHistory() {
+	if (next.History > 0) != f.KeepsHistory() {
 		return errHistory
 	}
 	f.settings.pressure.Restore()

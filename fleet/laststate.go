@@ -3,12 +3,7 @@
 
 package fleet
 
-import (
-	"errors"
-
-	"github.com/watershed-project/watershed/disk"
-	"github.com/watershed-project/watershed/fleet/internal/laststate"
-)
+import "github.com/watershed-project/watershed/fleet/internal/laststate"
 
 // Unconfirmed reports whether no discovery of the cluster has succeeded since the member joined.
 // Until then, readers can get only its last state from files, if there is a usable one: see
@@ -78,44 +73,23 @@ func (m *Member) lastKnown() *laststate.Note {
 	return last
 }
 
-// isDisproof reports whether an error means that the last state must not be read any more: the
-// server's certificate is not valid for the cluster, the server has no discovery, or isFinal is
-// true. A timeout or a refused connection disproves nothing.
-func isDisproof(err error) bool {
-	switch TroubleOf(err) {
-	case UnknownAuthority, WrongHost, CertificateExpired, NotServed:
-		return true
-	}
-	return isFinal(err)
-}
-
-// isFinal reports whether an error shows that the last state must not be used after the next
-// restart either.
-func isFinal(err error) bool {
-	switch TroubleOf(err) {
-	case Unauthorized, Forbidden, AnotherCluster:
-		return true
-	}
-	return errors.Is(err, disk.ErrUnidentified)
-}
-
-// disprove ends the use of the last state because of an error for which isDisproof is true.
-// Watches of it end. It does not wait for its mirrors to end. If isFinal is true, it also removes
-// the note, and requests a discovery: if that succeeds, the cluster accepts the credentials again,
-// and the note is stored again.
+// disprove ends the use of the last state because of an error for which [laststate.Disproves] is
+// true. Watches of it end. It does not wait for its mirrors to end. If [laststate.IsFinal] is true,
+// it also removes the note, and requests a discovery: if that succeeds, the cluster accepts the
+// credentials again, and the note is stored again.
 func (m *Member) disprove(err error) {
 	if !m.settings.keepsLast() {
 		return
 	}
 	m.mu.Lock()
 	used := m.dropLastLocked()
-	m.recallable = (m.recallable || used) && !isFinal(err)
+	m.recallable = (m.recallable || used) && !laststate.IsFinal(err)
 	m.mu.Unlock()
 	if used {
 		m.logger.Warn("the last state of the cluster is not used any more", "err", err)
 	}
 	removed := false
-	if isFinal(err) {
+	if laststate.IsFinal(err) {
 		if removed, err = m.notes.Remove(m.settings.Disk.Storage(), m.Name()); err != nil {
 			m.logger.Warn("cannot remove the note of the cluster: its last state may be readable again after a restart", "err", err)
 		}

@@ -123,7 +123,7 @@ func (f *Fleet) SetMemory(m Memory) {
 // shed drops the expendable resources, once. They stay dropped until Reconfigure is called:
 // if they came back as soon as there is room, they would be listed and dropped in turns.
 func (f *Fleet) shed() {
-	patterns := f.settings.tuned.Load().expendable
+	patterns := f.settings.tuned.Load().Expendable
 	if len(patterns) == 0 || !f.settings.pressure.Shed() {
 		return
 	}

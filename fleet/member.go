@@ -9,12 +9,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/health"
 	"github.com/watershed-project/watershed/fleet/internal/laststate"
 	"github.com/watershed-project/watershed/fleet/internal/mirror"
@@ -36,7 +36,8 @@ type Member struct {
 	// synced: its informer has a channel for that.
 	changed  timer.Broadcast
 	verifier *verify.Verifier
-	names    memberNames
+	names    atomic.Pointer[memberNames]
+	prober   health.Prober
 	// end ends the run.
 	end context.CancelFunc
 	// interrupted and notes have locks of their own.
@@ -50,9 +51,6 @@ type Member struct {
 	host   string
 	// labels are those of the directory's current entry. They are replaced, not modified.
 	labels map[string]string
-	// former is the previous connection. Its watches move to the new one, and then it can
-	// be closed.
-	former *kube.Cluster
 	// unlisted is the directory's current error: it has no usable configuration for the
 	// cluster. A connection that was made before stays in use.
 	unlisted error
@@ -72,27 +70,10 @@ type Member struct {
 	unstored error
 	// missing is the error about the parts that the last discovery could not read.
 	missing error
-	// probed is the result of the last probe.
-	probed Probe
 	// shadowed is Entry.Shadowed of the latest entry.
 	shadowed []string
 	// predecessor is the identity of the cluster that had the name before, zero if none had.
 	predecessor Identity
-}
-
-// newMember returns a member that has no connection yet. The caller sets the functions of the server,
-// and end, before it runs.
-func newMember(name string, s *settings, c *collection.Catalog) *Member {
-	to := upstream.NewServer(upstream.Options{
-		Name: name, Logger: s.Logger, Lists: s.Budget.Lists, BytesPerSecond: s.Budget.BytesPerSecond,
-		Gate: s.gate, Memory: &s.pressure, Limits: s.limits().upstream(),
-	})
-	m := &Member{
-		server: to, logger: to.Logger(), settings: s, notes: &laststate.File{}, since: time.Now(),
-		verifier: verify.NewVerifier(to.Logger(), func() { to.Disturb() }),
-	}
-	m.mirrors = mirror.NewSet(to, &s.mirrors, c, m.changed.Send, m.feedBefore)
-	return m
 }
 
 // Name returns the cluster's name in the fleet.
@@ -107,8 +88,7 @@ func (m *Member) Identity() Identity { return m.server.Known.Identity() }
 
 // Aliases returns the other names that lead to the cluster, sorted. See [Fleet.Member].
 func (m *Member) Aliases() []string {
-	aliases, _ := m.names.get()
-	return slices.Clone(aliases)
+	return slices.Clone(m.names.Load().aliases)
 }
 
 // Labels returns the labels of the cluster in its directory. The caller must not modify them.
@@ -197,7 +177,7 @@ func (m *Member) use(e Entry) {
 	}
 	old := m.server.Connect(cluster)
 	m.used, m.access, m.host = e, e.Access, e.Config.Host
-	m.probed = Probe{}
+	m.prober.Reset()
 	m.server.Known.Reach(e.Config)
 	if m.settings.keepsLast() {
 		m.connectLocked(e.Config)
@@ -210,7 +190,6 @@ func (m *Member) use(e Entry) {
 	}
 	if old != nil {
 		m.logger.Info("credentials changed")
-		m.former = old
 	}
 	m.server.RequestDiscovery()
 }

@@ -242,13 +242,9 @@ type Tuning struct {
 // tuned is a tuning and the values that are derived from it. It is replaced,
 // not modified.
 type tuned struct {
-	selection selection.Selection
-	// expendable are the patterns of resources that are dropped if memory is scarce, and
-	// reduced is the selection without them.
-	expendable []string
-	reduced    selection.Selection
-	limits     Limits // without defaults
-	history    int64
+	Tuning
+	// reduced is the selection without the expendable resources.
+	selection, reduced selection.Selection
 }
 
 // newTuned checks the patterns.
@@ -261,7 +257,7 @@ func newTuned(t Tuning) (*tuned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expendable resources: %w", err)
 	}
-	return &tuned{selection: all, expendable: t.Expendable, reduced: reduced, limits: t.Limits, history: t.History}, nil
+	return &tuned{t, all, reduced}, nil
 }
 
 // selection returns which resources to mirror.
@@ -274,11 +270,11 @@ func (s *settings) selection() selection.Selection {
 
 // limits returns what bounds each cluster. The defaults are those of now: the memory limit of
 // the process may be set after the fleet is made.
-func (s *settings) limits() Limits { return s.tuned.Load().limits.withDefaults() }
+func (s *settings) limits() Limits { return s.tuned.Load().Limits.withDefaults() }
 
 // history returns how many bytes of changes are kept for feeds.
 func (s *settings) history() int64 {
-	return s.pressure.Share(s.tuned.Load().history, PressureHistory)
+	return s.pressure.Share(s.tuned.Load().History, PressureHistory)
 }
 
 // windows returns how many bytes of states are kept for all slow readers.

@@ -5,7 +5,6 @@ package fleet
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,11 +25,16 @@ func (m *Member) Status() Status {
 }
 
 func (m *Member) statusLocked(resources []ResourceStatus) Status {
+	now := time.Now()
 	s := Status{
 		Since: m.since, Err: cmp.Or(m.unlisted, m.err, m.missing), Identity: m.Identity(), Unstored: m.unstored,
-		Scope: m.settings.scopeOf(m.used), JSON: m.mirrors.JSON(),
+		Scope: m.settings.scopeOf(m.used), JSON: m.mirrors.JSON(), Joined: m.since, Probe: m.prober.Last(),
+		Shadowed: slices.Clone(m.shadowed), Removals: m.mirrors.Removals(now),
 	}
-	m.observeLocked(&s)
+	if now.Sub(m.since) < health.RemovalAge {
+		s.Predecessor = m.predecessor
+	}
+	s.Interruptions, s.Interrupted = m.interrupted.Recent(now)
 	givenUp := health.Count(&s, resources)
 	s.State = m.stateLocked(&s, givenUp)
 	switch s.State {
@@ -60,17 +64,6 @@ func (m *Member) stateLocked(s *Status, givenUp int) State {
 	return Live
 }
 
-// observeLocked sets the parts of a status that do not determine the state.
-func (m *Member) observeLocked(s *Status) {
-	now := time.Now()
-	s.Joined, s.Probe, s.Shadowed = m.since, m.probed, slices.Clone(m.shadowed)
-	if now.Sub(m.since) < health.RemovalAge {
-		s.Predecessor = m.predecessor
-	}
-	s.Removals = m.mirrors.Removals(now)
-	s.Interruptions, s.Interrupted = m.interrupted.Recent(now)
-}
-
 // Resources returns the resources that are mirrored, sorted by name.
 func (m *Member) Resources() []ResourceStatus { return m.mirrors.Statuses() }
 
@@ -93,47 +86,4 @@ func (m *Member) Stale() []schema.GroupVersion {
 // they are those of its last state. Before that, the absence of a resource means nothing.
 func (m *Member) Discovered() bool {
 	return m.mirrors.Listed() != nil
-}
-
-const (
-	// probeAgain is the least time between two probes, and the wait before the next discovery
-	// while a probe found a problem.
-	probeAgain = time.Minute
-	// probeTimeout limits a probe. Changes of types are not discovered meanwhile.
-	probeTimeout = 10 * time.Second
-)
-
-// probe records what a request to the cluster shows, at most once a minute. Errors are left
-// to discovery, which has just succeeded, except that a server that does not answer is slow.
-func (m *Member) probe(ctx context.Context) {
-	m.mu.Lock()
-	last, cluster := m.probed, m.Cluster()
-	m.mu.Unlock()
-	if cluster == nil || time.Since(last.At) < probeAgain {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	began := time.Now()
-	p, err := NewProbe(ctx, cluster)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		p = last
-		p.Took, p.At = time.Since(began), time.Now()
-	case err != nil && p.At.IsZero():
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.Cluster() == cluster {
-		m.probed = p
-	}
-}
-
-// isProbedSoon reports whether the last probe found a problem, so that the next one should
-// come soon to see its end.
-func (m *Member) isProbedSoon() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.probed.IsSkewed() || m.probed.IsSlow()
 }

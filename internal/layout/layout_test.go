@@ -119,7 +119,7 @@ var rules = map[string]rule{
 	"fleet/internal/journal": {own: []string{
 		"reflector", "internal/timer", "fleet/internal/health",
 	}, others: []string{"k8s.io/apimachinery/"}},
-	"fleet/internal/laststate": {own: []string{"kube", "internal/storage"}},
+	"fleet/internal/laststate": {own: []string{"kube", "internal/storage", "fleet/internal/health"}},
 	"fleet/internal/mirror": {own: []string{
 		"store", "fanout", "reflector", "wire", "kube", "internal/storage", "internal/engine", ".",
 		"internal/timer", "internal/history",

@@ -7,5 +7,5 @@
 //
 // It also records what a single status does not show: how often the copy was interrupted
 // ([Interruptions]) and which types went away ([Removals]), both for a limited time. Only [NewProbe]
-// sends a request.
+// and [Prober.Probe] send requests.
 package health

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
@@ -29,6 +30,11 @@ const (
 	// SlowLimit is how long an API server may take for its version, the cheapest request,
 	// before it is considered slow.
 	SlowLimit = 2 * time.Second
+	// ProbeAgain is the least time between two probes, and the wait before the next discovery
+	// while a probe found a problem.
+	ProbeAgain = time.Minute
+	// probeTimeout limits a probe. Changes of types are not discovered meanwhile.
+	probeTimeout = 10 * time.Second
 	// maxVersion limits how many bytes of the version document are read.
 	maxVersion = 64 << 10
 )
@@ -96,4 +102,59 @@ func (p Probe) IsNewer() bool {
 	minor, _, _ := strings.Cut(rest, ".")
 	n, err := strconv.Atoi(minor)
 	return err == nil && (major != "1" || n > KubernetesMinor)
+}
+
+// Prober probes a cluster after each discovery. All methods are safe for concurrent use. The zero
+// value is ready.
+type Prober struct {
+	// mu guards the result of the last probe of the connection in use, zero if there was none.
+	mu   sync.Mutex
+	last Probe
+}
+
+// Last returns the result of the last probe.
+func (p *Prober) Last() Probe {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+// Reset drops the result of the last probe: another connection is in use.
+func (p *Prober) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = Probe{}
+}
+
+// Probe records what a request to the cluster shows, at most once a minute. Errors are left to
+// discovery, which has just succeeded, except that a server that does not answer is slow. The
+// function "current" returns the connection in use.
+func (p *Prober) Probe(ctx context.Context, current func() *kube.Cluster) {
+	cluster, last := current(), p.Last()
+	if cluster == nil || time.Since(last.At) < ProbeAgain {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	began := time.Now()
+	now, err := NewProbe(ctx, cluster)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		now = last
+		now.Took, now.At = time.Since(began), time.Now()
+	case err != nil && now.At.IsZero():
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if current() == cluster {
+		p.last = now
+	}
+}
+
+// FoundProblem reports whether the last probe found a problem, so that the next one should come
+// soon to see its end.
+func (p *Prober) FoundProblem() bool {
+	last := p.Last()
+	return last.IsSkewed() || last.IsSlow()
 }

@@ -78,8 +78,9 @@ type Server struct {
 	watching atomic.Pointer[admission.Throttle]
 	// discoveryDue has a token when discovery is due.
 	discoveryDue chan struct{}
-	// cluster is the connection, nil before the first call of Connect.
-	cluster atomic.Pointer[kube.Cluster]
+	// cluster is the connection, nil before the first call of Connect. former is the previous one.
+	// Its watches move to the new one, and then it can be closed.
+	cluster, former atomic.Pointer[kube.Cluster]
 }
 
 // NewServer returns the server of a cluster, without a connection.
@@ -116,7 +117,28 @@ func (s *Server) Cluster() *kube.Cluster { return s.cluster.Load() }
 
 // Connect makes requests use another connection, and returns the previous one, nil if there was
 // none. The sources continue with their own until [Source.Use] is called.
-func (s *Server) Connect(to *kube.Cluster) (old *kube.Cluster) { return s.cluster.Swap(to) }
+func (s *Server) Connect(to *kube.Cluster) (old *kube.Cluster) {
+	if old = s.cluster.Swap(to); old != nil {
+		s.former.Store(old)
+	}
+	return old
+}
+
+// CloseFormer closes idle connections of the previous configuration.
+func (s *Server) CloseFormer() {
+	if former := s.former.Load(); former != nil {
+		former.CloseIdleConnections()
+	}
+}
+
+// CloseIdle closes connections that are not needed. When no source runs any more, that is all of
+// them.
+func (s *Server) CloseIdle() {
+	s.CloseFormer()
+	if cluster := s.Cluster(); cluster != nil {
+		cluster.CloseIdleConnections()
+	}
+}
 
 // DiscoveryDue returns the channel that has a token when discovery is due.
 func (s *Server) DiscoveryDue() <-chan struct{} { return s.discoveryDue }
