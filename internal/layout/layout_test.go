@@ -266,7 +266,7 @@ var rules = map[string]rule{
 		"github.com/klauspost/compress/gzip", "k8s.io/",
 	}},
 	"internal/kubetest/specimen": {others: []string{"k8s.io/", "sigs.k8s.io/randfill"}},
-	"internal/wiretest": {own: []string{"internal/kubetest/specimen", "wire"}, others: []string{
+	"internal/wiretest": {own: []string{"internal/expect", "internal/kubetest/specimen", "wire"}, others: []string{
 		"github.com/google/go-cmp/", "k8s.io/",
 	}},
 	"internal/kubetest/miniature": {others: []string{"k8s.io/"}},

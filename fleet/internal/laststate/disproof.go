@@ -6,8 +6,8 @@ package laststate
 import (
 	"errors"
 
-	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet/internal/health"
+	"github.com/watershed-project/watershed/internal/storage"
 )
 
 // Disproves reports whether an error means that the last state must not be read any more: the
@@ -28,5 +28,5 @@ func IsFinal(err error) bool {
 	case health.Unauthorized, health.Forbidden, health.AnotherCluster:
 		return true
 	}
-	return errors.Is(err, disk.ErrUnidentified)
+	return errors.Is(err, storage.ErrUnidentified)
 }
