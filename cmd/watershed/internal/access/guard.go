@@ -31,7 +31,9 @@ type authorizer interface {
 }
 
 // decideFunc is a method of an authorizer.
-type decideFunc func(authorizer, context.Context, *authenticationv1.UserInfo, replica.Attributes) (authz.Decision, error)
+type decideFunc func(
+	authorizer, context.Context, *authenticationv1.UserInfo, replica.Attributes,
+) (authz.Decision, error)
 
 const (
 	// ownerTimeout is how long a cluster may take to decide about the owner.

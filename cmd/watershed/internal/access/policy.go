@@ -38,13 +38,15 @@ type policyKind struct {
 // policyKinds are the resources that RBAC is made of.
 var policyKinds = []policyKind{
 	{rbacResource("roles"), setter((*rbac.Policy).SetRole), (*rbac.Policy).DeleteRole},
-	{rbacResource("clusterroles"), setter((*rbac.Policy).SetClusterRole), func(p *rbac.Policy, _, name string) bool {
-		return p.DeleteClusterRole(name)
-	}},
+	{
+		rbacResource("clusterroles"), setter((*rbac.Policy).SetClusterRole),
+		func(p *rbac.Policy, _, name string) bool { return p.DeleteClusterRole(name) },
+	},
 	{rbacResource("rolebindings"), setter((*rbac.Policy).SetRoleBinding), (*rbac.Policy).DeleteRoleBinding},
-	{rbacResource("clusterrolebindings"), setter((*rbac.Policy).SetClusterRoleBinding), func(p *rbac.Policy, _, name string) bool {
-		return p.DeleteClusterRoleBinding(name)
-	}},
+	{
+		rbacResource("clusterrolebindings"), setter((*rbac.Policy).SetClusterRoleBinding),
+		func(p *rbac.Policy, _, name string) bool { return p.DeleteClusterRoleBinding(name) },
+	},
 }
 
 func rbacResource(name string) schema.GroupResource {

@@ -31,8 +31,8 @@ func TestPolicyKinds(t *testing.T) {
 	policy := rbac.New()
 	set := func(kind policyKind) {
 		is := texts[kind.Resource]
-		text := fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":%q,"metadata":{"name":"r","namespace":%q,
-			"resourceVersion":"7"},%s}`, is.kind, is.namespace, is.content)
+		text := fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":%q,
+			"metadata":{"name":"r","namespace":%q,"resourceVersion":"7"},%s}`, is.kind, is.namespace, is.content)
 		o, err := wire.NewObject([]byte(text), wire.JSON, &wire.Kind{
 			GroupVersionKind: schema.GroupVersionKind{Group: kind.Group, Version: "v1", Kind: is.kind},
 		})

@@ -84,7 +84,10 @@ type Log struct {
 
 // Open returns a log. The caller runs [Log.Run], which closes the file.
 func Open(opts Options) (*Log, error) {
-	l := &Log{logger: cmp.Or(opts.Logger, slog.Default()), run: rand.Uint64(), wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+	l := &Log{
+		logger: cmp.Or(opts.Logger, slog.Default()), run: rand.Uint64(),
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
+	}
 	switch opts.Path {
 	case "":
 		return nil, errors.New("audit log: no file")

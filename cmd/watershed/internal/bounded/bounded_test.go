@@ -21,7 +21,9 @@ func (f respond) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 func TestTransport_limits(t *testing.T) {
 	tooLarge := errors.New("too large")
 	for name, pieces := range map[string]func(io.Reader) io.Reader{
-		"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "end with data": iotest.DataErrReader,
+		"whole":         func(r io.Reader) io.Reader { return r },
+		"bytes":         iotest.OneByteReader,
+		"end with data": iotest.DataErrReader,
 	} {
 		for bytes, want := range map[int]error{0: nil, 9: nil, 10: nil, 11: tooLarge, 1000: tooLarge} {
 			transport := Transport{Limit: 10, Err: tooLarge, Next: respond(func(*http.Request) (*http.Response, error) {

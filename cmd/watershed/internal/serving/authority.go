@@ -76,7 +76,9 @@ func OpenAuthority(path string, opts *AuthorityOptions) (a *Authority, created b
 	if opts == nil {
 		opts = &AuthorityOptions{}
 	}
-	a = &Authority{path: path, hosts: loopback().add(opts.Hosts), logger: cmp.Or(opts.Logger, slog.Default()), now: opts.Now}
+	a = &Authority{
+		path: path, hosts: loopback().add(opts.Hosts), logger: cmp.Or(opts.Logger, slog.Default()), now: opts.Now,
+	}
 	if a.now == nil {
 		a.now = time.Now
 	}

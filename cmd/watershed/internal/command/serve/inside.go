@@ -25,7 +25,9 @@ type insideServer struct {
 
 // openInside returns the servers of Go's profiles and of the metrics, as far as the settings have
 // addresses for them. The caller closes the servers, unless it runs them.
-func (o *runner) openInside(ctx context.Context, page http.Handler, logger *slog.Logger) (all insideServers, err error) {
+func (o *runner) openInside(
+	ctx context.Context, page http.Handler, logger *slog.Logger,
+) (all insideServers, err error) {
 	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelDebug)
 	profiles, err := o.ListenProfiles(ctx)
 	if err != nil {

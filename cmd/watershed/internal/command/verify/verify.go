@@ -187,7 +187,8 @@ func (r *verifyReport) add(one verification.Result) {
 	took := time.Duration(one.Seconds * float64(time.Second)).Round(time.Millisecond)
 	r.line(one.Cluster, one.Resource, one.Version, fmt.Sprint(one.Objects), took.String(), verdict(&one))
 	for _, e := range one.Examples {
-		fmt.Fprintf(r.out, "    %-7s %s (cluster %s, copy %s)\n", e.Kind, e.Key, cmp.Or(e.Cluster, "none"), cmp.Or(e.Copy, "none"))
+		fmt.Fprintf(r.out, "    %-7s %s (cluster %s, copy %s)\n", e.Kind, e.Key, cmp.Or(e.Cluster, "none"),
+			cmp.Or(e.Copy, "none"))
 	}
 	if more := one.Diverged() - len(one.Examples); more > 0 {
 		fmt.Fprintf(r.out, "    and %d more\n", more)
