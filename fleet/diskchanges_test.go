@@ -44,7 +44,7 @@ func newPast(t *testing.T, pods int) *past {
 	p.feed, _ = m.Feed(podResource)
 	expect.Soon(t, "a state in the files", func() bool {
 		p.began = time.Now()
-		_, err := p.feed.AtTime(t.Context(), p.began)
+		_, err := p.feed.AtTime(t.Context(), p.began, history.Wanted{})
 		return err == nil
 	})
 	p.written(p.cluster.Touch(0))
@@ -95,7 +95,7 @@ func TestPastChanges_slowReadersDelayNoOthers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := p.feed.AtTime(ctx, time.Now())
+	_, err := p.feed.AtTime(ctx, time.Now(), history.Wanted{})
 	expect.NoError(t, err)
 }
 
@@ -115,7 +115,7 @@ func TestPastChanges_ofOneObjectHoldOneObject(t *testing.T) {
 	before := heap()
 	for i := range held {
 		// Each is at another time, so that none can use the state of another.
-		held[i], err = p.feed.Changes(t.Context(), history.PastQuery{Since: time.Now(), Until: time.Now(), Key: name})
+		held[i], err = p.feed.Changes(t.Context(), history.PastQuery{Since: time.Now(), Until: time.Now(), Wanted: history.Wanted{Key: name}})
 		expect.NoError(t, err)
 	}
 	if grown := heap() - before; grown > 5*bytes {
@@ -152,7 +152,7 @@ func TestPastChanges_inPartsAreComplete(t *testing.T) {
 	p.written(want[len(want)-1])
 	changes, err := p.feed.Changes(t.Context(), history.PastQuery{
 		Since: p.began, Until: time.Now(), PartBytes: partBytes,
-		Want: func(key string) bool { return strings.Contains(key, "/") },
+		Wanted: history.Wanted{Keys: func(key string) bool { return strings.Contains(key, "/") }},
 	})
 	expect.NoError(t, err)
 	last, got, bytes := map[string]uint64{}, []uint64(nil), 0
@@ -206,21 +206,21 @@ func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
 	at := p.began.Add(until.Sub(p.began) / 2)
 	for key := range now.State.Range("", "") {
 		whole, err := p.feed.Changes(t.Context(), history.PastQuery{
-			Since: p.began, Until: until, PartBytes: partBytes, Want: func(k string) bool { return k == key },
+			Since: p.began, Until: until, PartBytes: partBytes, Wanted: history.Wanted{Keys: func(k string) bool { return k == key }},
 		})
 		want := texts(whole, err)
-		object, err := p.feed.Changes(t.Context(), history.PastQuery{Since: p.began, Until: until, PartBytes: partBytes, Key: key})
+		object, err := p.feed.Changes(t.Context(), history.PastQuery{Since: p.began, Until: until, PartBytes: partBytes, Wanted: history.Wanted{Key: key}})
 		expect.Equal(t, texts(object, err), want)
 		if len(want) < rounds {
 			t.Errorf("%s: %d changes, and there were %d", key, len(want), rounds)
 		}
 		at = at.Add(1) // a complete state is kept, and would be used for the next object
-		one, err := p.feed.ObjectAtTime(t.Context(), at, key)
+		one, err := p.feed.AtTime(t.Context(), at, history.Wanted{Key: key})
 		expect.NoError(t, err)
 		if one.Len() != 1 {
 			t.Errorf("%s: %d objects were read", key, one.Len())
 		}
-		all, err := p.feed.AtTime(t.Context(), at)
+		all, err := p.feed.AtTime(t.Context(), at, history.Wanted{})
 		expect.NoError(t, err)
 		a, ok := one.Get(key)
 		b, _ := all.Get(key)
@@ -244,7 +244,7 @@ func TestAtVersion_tooOldDoesNotWait(t *testing.T) {
 	if _, err := p.feed.AtVersion(ctx, 2); !errors.As(err, &tooOld) {
 		t.Errorf("version 2: %v", err)
 	}
-	if _, err := p.feed.AtTime(ctx, tooOld.Oldest.Add(-time.Second)); !errors.As(err, &tooOld) {
+	if _, err := p.feed.AtTime(ctx, tooOld.Oldest.Add(-time.Second), history.Wanted{}); !errors.As(err, &tooOld) {
 		t.Errorf("a time before the files: %v", err)
 	}
 	if p.feed.Reaches(1) || !p.feed.Reaches(p.cluster.Version()) {

@@ -74,7 +74,7 @@ type PastChanges struct {
 	feed  *Feed
 	files *feedFiles
 	until time.Time
-	of    wantedObjects
+	of    Wanted
 	// part has what was read and not yielded yet, of size bytes. more means that there is more
 	// in the files.
 	part []pastItem
@@ -98,10 +98,7 @@ type pastItem struct {
 // PastQuery selects changes of the past.
 type PastQuery struct {
 	Since, Until time.Time
-	// Key selects the object with a key, and the others are not read. If it is "", Want selects
-	// the objects by their keys, and nil all of them.
-	Key  string
-	Want func(key string) bool
+	Wanted
 	// Readers is how many [PastChanges] the caller reads at the same time, see
 	// [PastChanges.Share]. 0 means 1.
 	Readers int
@@ -114,7 +111,7 @@ type PastQuery struct {
 // beginning and the first part. The errors are those of AtTime.
 func (f *Feed) Changes(ctx context.Context, q PastQuery) (*PastChanges, error) {
 	p := &PastChanges{
-		Since: q.Since, feed: f, files: f.files.Load(), until: q.Until, of: wantedObjects{q.Key, q.Want},
+		Since: q.Since, feed: f, files: f.files.Load(), until: q.Until, of: q.Wanted,
 	}
 	if p.files == nil {
 		return nil, f.notStored()
@@ -208,14 +205,14 @@ func (p *PastChanges) fill(ctx context.Context) error {
 
 // entries returns the entries since a time.
 func (p *PastChanges) entries(since time.Time) iter.Seq2[storage.Entry, error] {
-	if p.of.key == "" {
+	if p.of.Key == "" {
 		return p.files.cluster.History(since, func(id storage.Identity) bool { return id == p.files.id })
 	}
 	until := p.until
 	if time.Since(until) < nearNow {
 		until = time.Time{} // see beyond
 	}
-	return p.files.cluster.ObjectHistory(p.files.id, p.of.key, since, until)
+	return p.files.cluster.ObjectHistory(p.files.id, p.of.Key, since, until)
 }
 
 // readUntil returns the time up to which the changes were read.

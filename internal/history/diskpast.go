@@ -138,23 +138,12 @@ type feedFiles struct {
 	tooOld atomic.Pointer[storage.TooOldError]
 }
 
-// AtTime returns the state that the copy had at a time, from files. The error is
-// [ErrNotStored], [ErrNotReady] if the time is so recent that its state is not written yet,
-// [ErrIncomplete], a [*TooOldError], or that of ctx: it waits while too many other states
-// are being read.
-func (f *Feed) AtTime(ctx context.Context, at time.Time) (*Archived, error) {
-	return f.archived(ctx, storage.Moment{Time: at}, wantedObjects{})
-}
-
-// ObjectAtTime returns the same state as AtTime, but only with the object that has the key, if it
-// existed. Where the files have an index, it reads only what concerns that object.
-func (f *Feed) ObjectAtTime(ctx context.Context, at time.Time, key string) (*Archived, error) {
-	return f.archived(ctx, storage.Moment{Time: at}, wantedObjects{key: key})
-}
-
-// ObjectsAtTime is AtTime, but the state has only the objects whose keys are wanted.
-func (f *Feed) ObjectsAtTime(ctx context.Context, at time.Time, want func(key string) bool) (*Archived, error) {
-	return f.archived(ctx, storage.Moment{Time: at}, wantedObjects{want: want})
+// AtTime returns the state that the copy had at a time, from files, with the objects that are
+// wanted. The error is [ErrNotStored], [ErrNotReady] if the time is so recent that its state is
+// not written yet, [ErrIncomplete], a [*TooOldError], or that of ctx: it waits while too many
+// other states are being read.
+func (f *Feed) AtTime(ctx context.Context, at time.Time, of Wanted) (*Archived, error) {
+	return f.archived(ctx, storage.Moment{Time: at}, of)
 }
 
 // AtVersion returns the state that the server had at a version, from files. Its errors are
@@ -164,7 +153,7 @@ func (f *Feed) AtVersion(ctx context.Context, version uint64) (*Archived, error)
 	if f.ambiguous(version) {
 		return nil, f.expired(version)
 	}
-	return f.archived(ctx, storage.Moment{Version: version}, wantedObjects{})
+	return f.archived(ctx, storage.Moment{Version: version}, Wanted{})
 }
 
 // Reaches reports whether the files may have the state at a version. It does not read them,
@@ -196,7 +185,7 @@ func (f *Feed) wasRestored() bool {
 	return f.era.restored != nil
 }
 
-func (f *Feed) archived(ctx context.Context, at storage.Moment, of wantedObjects) (*Archived, error) {
+func (f *Feed) archived(ctx context.Context, at storage.Moment, of Wanted) (*Archived, error) {
 	files := f.files.Load()
 	if files == nil {
 		return nil, f.notStored()
@@ -217,7 +206,7 @@ func (f *Feed) archived(ctx context.Context, at storage.Moment, of wantedObjects
 		return s, nil // another request has read it meanwhile
 	}
 	state, err := f.state(ctx, files, at, of)
-	if err == nil && of.key == "" && of.want == nil {
+	if err == nil && of.Key == "" && of.Keys == nil {
 		d.keep(keptState{state, f, at, time.Now()})
 	}
 	return state, err
@@ -227,19 +216,21 @@ func (f *Feed) notStored() error {
 	return fmt.Errorf("%s: %w", f.resource.GroupResource(), ErrNotStored)
 }
 
-// wantedObjects selects objects of a resource: the one with a key, or those whose keys are wanted.
-// The zero value selects all.
-type wantedObjects struct {
-	key  string
-	want func(key string) bool
+// Wanted selects objects of a resource. The zero value selects all.
+type Wanted struct {
+	// Key selects the object with a key. Where the files have an index, only what concerns that
+	// object is read.
+	Key string
+	// Keys selects the objects by their keys if Key is "", and nil all of them.
+	Keys func(key string) bool
 }
 
-func (s *wantedObjects) includes(key string) bool {
-	return s.key == key || s.key == "" && (s.want == nil || s.want(key))
+func (w *Wanted) includes(key string) bool {
+	return w.Key == key || w.Key == "" && (w.Keys == nil || w.Keys(key))
 }
 
 // state reads the selected objects of a state. The caller has a slot.
-func (f *Feed) state(ctx context.Context, files *feedFiles, at storage.Moment, of wantedObjects) (*Archived, error) {
+func (f *Feed) state(ctx context.Context, files *feedFiles, at storage.Moment, of Wanted) (*Archived, error) {
 	s, err := f.read(ctx, files, at, of)
 	tooOld, rejected := (*storage.TooOldError)(nil), (*storage.Rejection)(nil)
 	switch {
@@ -267,13 +258,13 @@ func (f *Feed) ambiguous(version uint64) bool {
 // read reads a state. If it is the last one in the files, and the copy has a newer one, then
 // the state of the moment may not be written yet.
 func (f *Feed) read(
-	ctx context.Context, files *feedFiles, at storage.Moment, of wantedObjects,
+	ctx context.Context, files *feedFiles, at storage.Moment, of Wanted,
 ) (s *storage.State, err error) {
 	for tries := readTries; ; tries-- {
-		if of.key != "" {
-			s, err = files.cluster.ObjectAt(files.id, at.Time, of.key)
+		if of.Key != "" {
+			s, err = files.cluster.ObjectAt(files.id, at.Time, of.Key)
 		} else {
-			s, err = files.cluster.AtKeys(files.id, at, of.want)
+			s, err = files.cluster.AtKeys(files.id, at, of.Keys)
 		}
 		if err != nil || !s.Last || at.Version == s.Version {
 			return s, err

@@ -150,15 +150,11 @@ func (p *FleetRead) read(ctx context.Context, m *fleet.Member, at time.Time) (*h
 	case since.After(at):
 		return nil, errNewNamespace(p.q.AllowedNamespace)
 	}
-	var past *history.Archived
-	var err error
-	if key := p.q.key(p.namespaced); key != "" {
-		past, err = feed.ObjectAtTime(ctx, at, key)
-	} else if prefix := view.ObjectKey(p.q.Namespace, ""); prefix != "" {
-		past, err = feed.ObjectsAtTime(ctx, at, func(key string) bool { return strings.HasPrefix(key, prefix) })
-	} else {
-		past, err = feed.AtTime(ctx, at)
+	wanted := history.Wanted{Key: p.q.key(p.namespaced)}
+	if prefix := view.ObjectKey(p.q.Namespace, ""); prefix != "" {
+		wanted.Keys = func(key string) bool { return strings.HasPrefix(key, prefix) }
 	}
+	past, err := feed.AtTime(ctx, at, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -43,13 +43,7 @@ func (p *Past) NotOlder(ctx context.Context, _ uint64) (*State, error) {
 	if err := p.gate.Enter(); err != nil {
 		return nil, err
 	}
-	var past *history.Archived
-	var err error
-	if p.key != "" {
-		past, err = p.feed.ObjectAtTime(ctx, p.at, p.key)
-	} else {
-		past, err = p.feed.AtTime(ctx, p.at)
-	}
+	past, err := p.feed.AtTime(ctx, p.at, history.Wanted{Key: p.key})
 	if err != nil {
 		return nil, PastError(p.feed.Resource().GroupResource(), p.at, err)
 	}
