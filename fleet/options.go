@@ -201,12 +201,15 @@ func newSettings(opts *Options) (*settings, error) {
 		packing = watershed.NewPacking(&watershed.PackingOptions{Settling: s.Settling, Busy: s.gate.IsBusy})
 	}
 	s.mirrors = mirror.Settings{
-		Memory: memory, Packing: packing, Drop: s.Drop, Transform: s.Transform, TransformName: s.TransformName,
-		Report: s.Report, Reflector: s.Reflector, Logger: s.Logger, Disk: s.Disk.Storage(), DiskReader: s.diskReader,
+		Informer: watershed.SourceOptions[*wire.Object]{
+			Memory: memory, Packing: packing, Drop: s.Drop, TransformBytes: s.Transform, Report: s.Report,
+			Reflector: s.Reflector, Logger: s.Logger,
+		},
+		TransformName: s.TransformName, Disk: s.Disk.Storage(), DiskReader: s.diskReader,
 		Loads: admission.NewLoadQueue(runtime.GOMAXPROCS(0)), Window: s.Window,
 		History: s.history, Selection: s.selection, Resources: func() int { return s.limits().Resources },
 	}
-	s.mirrors.Reflector.ListOnly = s.Reflector.ListOnly || s.Budget.BytesPerSecond > 0
+	s.mirrors.Informer.Reflector.ListOnly = s.Reflector.ListOnly || s.Budget.BytesPerSecond > 0
 	if s.Trace != nil {
 		s.mirrors.Trace = s.Trace
 	}

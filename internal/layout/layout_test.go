@@ -121,8 +121,7 @@ var rules = map[string]rule{
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/laststate": {own: []string{"kube", "internal/storage", "fleet/internal/health"}},
 	"fleet/internal/mirror": {own: []string{
-		"store", "fanout", "reflector", "wire", "kube", "internal/storage", "internal/engine", ".",
-		"internal/timer", "internal/history",
+		"store", "fanout", "wire", "kube", "internal/storage", "internal/engine", ".", "internal/timer", "internal/history",
 		"internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
 		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
 	}, others: []string{"k8s.io/apimachinery/"}},

@@ -43,19 +43,14 @@ func openField[T any](name string, object func(T) *wire.Object) (d fanout.Dimens
 	if !ok {
 		return d, false
 	}
-	if members == nameField {
-		d.Value = func(t T) fanout.Value {
-			if o := object(t); o != nil {
-				return fanout.ValueOf(present(o.Name()))
-			}
-			return fanout.AnyValue
-		}
-		return d, true
-	}
 	path := wire.NewPath(members)
+	field := func(o *wire.Object) (string, bool) { return o.Field(path) }
+	if members == nameField {
+		field = func(o *wire.Object) (string, bool) { return o.Name(), true }
+	}
 	d.Value = func(t T) fanout.Value {
 		if o := object(t); o != nil {
-			if value, ok := o.Field(path); ok {
+			if value, ok := field(o); ok {
 				return fanout.ValueOf(present(value))
 			}
 		}

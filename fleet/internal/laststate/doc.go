@@ -3,6 +3,7 @@
 
 // Package laststate has what a member stores beside the files of its cluster: a [Note] that proves which
 // cluster they belong to while the cluster does not answer after a restart. A [File] writes and removes it.
+// [Disproves] and [IsFinal] say which errors end the use of that state.
 //
 // # What blocks
 //

@@ -67,24 +67,14 @@ func newMirror(
 		return nil, err
 	}
 	x := &Mirror{Cluster: to.Name(), server: to, Resource: r, Source: src}
-	opts := &watershed.SourceOptions[*wire.Object]{
-		Cluster:        to.Name(),
-		Name:           at.String(),
-		Memory:         s.Memory,
-		Packing:        s.Packing,
-		Drop:           s.Drop,
-		TransformBytes: s.Transform,
-		Window:         1, // the collection has its own window
-		Report:         s.Report,
-		Reflector:      s.Reflector,
-		Logger:         s.Logger,
-		Tap:            t,
-		Hooks:          engine.Hooks{Counters: to.Counters, Stored: s.storedIn(to, r, x)},
-	}
-	opts.Reflector.Logger = slog.New(Lowered(s.Logger.Handler(), to.Disturb))
+	opts := s.Informer
+	opts.Cluster, opts.Name, opts.Tap = to.Name(), at.String(), t
+	opts.Window = 1 // the collection has its own window
+	opts.Hooks = engine.Hooks{Counters: to.Counters, Stored: s.storedIn(to, r, x)}
+	opts.Reflector.Logger = slog.New(Lowered(opts.Logger.Handler(), to.Disturb))
 	opts.Reflector.Turn = src.Wait
 	opts.Reflector.Reopen = true
-	x.Informer = watershed.FromSource(src, opts)
+	x.Informer = watershed.FromSource(src, &opts)
 	src.Keep(x.Informer)
 	return x, nil
 }

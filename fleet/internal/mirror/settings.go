@@ -4,8 +4,6 @@
 package mirror
 
 import (
-	"log/slog"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed"
@@ -13,7 +11,6 @@ import (
 	"github.com/watershed-project/watershed/internal/admission"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/storage"
-	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -21,15 +18,11 @@ import (
 // Settings are those of all mirrors of a fleet. They do not change, but their functions may return
 // other values.
 type Settings struct {
-	// Memory, Packing, Drop, Transform and TransformName decide how objects are kept.
-	Memory        watershed.Memory
-	Packing       *watershed.Packing
-	Drop          wire.Fields
-	Transform     func(*wire.Object) (*wire.Object, error)
+	// Informer has the options of all informers. Each mirror sets those that concern it alone.
+	Informer watershed.SourceOptions[*wire.Object]
+	// TransformName names the TransformBytes of Informer, with its version. Without it, objects with
+	// one are not stored.
 	TransformName string
-	Report        *watershed.Report
-	Reflector     reflector.Options
-	Logger        *slog.Logger
 	// Trace follows changes, nil if nothing does.
 	Trace Trace
 	// Disk has the files, nil if nothing is stored. DiskReader reads the past of the feeds, and Loads

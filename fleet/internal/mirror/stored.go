@@ -61,7 +61,7 @@ func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *en
 
 // Stores reports whether objects are stored.
 func (s *Settings) Stores() bool {
-	return s.Disk != nil && (s.Transform == nil || s.TransformName != "")
+	return s.Disk != nil && (s.Informer.TransformBytes == nil || s.TransformName != "")
 }
 
 // storedIdentity returns the identity of the stored objects of a query.
@@ -81,7 +81,7 @@ func (s *Settings) Stores() bool {
 // programs share their JSON, and continue with it until the files are removed.
 func (s *Settings) storedIdentity(q kube.Query, kind *wire.Kind, cluster, types string) storage.Identity {
 	id := engine.Identity(q, kind)
-	id.Cluster, id.Transform = cluster, storage.TransformIdentity(s.Drop, s.TransformName)
+	id.Cluster, id.Transform = cluster, storage.TransformIdentity(s.Informer.Drop, s.TransformName)
 	if q.JSON {
 		id.Transform += " for k8s.io/api " + types
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -15,7 +16,7 @@ import (
 // TestStoredIdentity_types has the version of the Go types in the identity of JSON alone:
 // programs with other types share the state in protobuf.
 func TestStoredIdentity_types(t *testing.T) {
-	s := &Settings{Drop: wire.ManagedFields}
+	s := &Settings{Informer: watershed.SourceOptions[*wire.Object]{Drop: wire.ManagedFields}}
 	q := kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods")}
 	kind, _ := kube.KindOf(q.Resource)
 	for _, inJSON := range []bool{false, true} {

@@ -14,7 +14,8 @@
 // # What blocks
 //
 // [Verifier.Enter] waits for the verification of another resource of the member, [Verifier.Verify] for
-// the pages of the list and, if it repairs, up to five minutes for the copy.
+// the pages of the list and, if it repairs, up to five minutes for the copy. [Rounds] verifies on a
+// schedule until its context ends.
 //
 // # Bounds and ownership
 //
