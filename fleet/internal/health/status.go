@@ -41,7 +41,8 @@ const (
 
 // String returns the state in lower case.
 func (s State) String() string {
-	return [...]string{Connecting: "connecting", Syncing: "syncing", Live: "live", Stale: "stale", Gone: "gone"}[min(s, Gone)]
+	names := [...]string{Connecting: "connecting", Syncing: "syncing", Live: "live", Stale: "stale", Gone: "gone"}
+	return names[min(s, Gone)]
 }
 
 // Status is the status of a member.

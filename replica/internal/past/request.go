@@ -134,12 +134,12 @@ func (q *Request) selectsObjects() (bool, error) {
 
 // changesQuery returns the query for the changes of the objects that a request is for.
 func (q *Request) changesQuery(since, until time.Time) history.PastQuery {
-	if q.Name != "" {
-		return history.PastQuery{Since: since, Until: until, Wanted: history.Wanted{Key: view.ObjectKey(q.Namespace, q.Name)}}
+	wanted := history.Wanted{Key: view.ObjectKey(q.Namespace, q.Name)}
+	if q.Name == "" {
+		prefix := view.ObjectKey(q.Namespace, "")
+		wanted = history.Wanted{Keys: func(key string) bool { return strings.HasPrefix(key, prefix) }}
 	}
-	prefix := view.ObjectKey(q.Namespace, "")
-	want := func(key string) bool { return strings.HasPrefix(key, prefix) }
-	return history.PastQuery{Since: since, Until: until, Wanted: history.Wanted{Keys: want}}
+	return history.PastQuery{Since: since, Until: until, Wanted: wanted}
 }
 
 // changesPlaces returns how many objects a request for changes in some clusters counts as. The
