@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/watershed-project/watershed/internal/undecodable"
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -41,13 +42,13 @@ type codec[T any] struct {
 	// raw means that T is *wire.Object and nothing is decoded.
 	raw bool
 	// recent keeps the values that decode returned last.
-	recent *wire.Recent
+	recent *valuecache.Recent
 }
 
-func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
+func newCodec[T wire.Pointer[P], P any](recent *valuecache.Recent) codec[T] {
 	_, raw := any(T(nil)).(*wire.Object)
 	return codec[T]{
-		decode: func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, recent) },
+		decode: func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, recent) },
 		fresh:  wire.DecodeFresh[T, P],
 		held:   wire.Held[T, P],
 		like: func(o, like *wire.Object, value T) (T, error) {
@@ -66,11 +67,11 @@ func newCodec[T wire.Pointer[P], P any](recent *wire.Recent) codec[T] {
 }
 
 // codec returns a codec that shares the values of the user's.
-func (c Codec[T]) codec(recent *wire.Recent) codec[T] {
+func (c Codec[T]) codec(recent *valuecache.Recent) codec[T] {
 	if c.DecodeLike == nil {
 		c.DecodeLike = func(o, _ *wire.Object, _ T) (T, error) { return c.Decode(o) }
 	}
-	shared := &wire.Sharer[T]{Make: c.Decode, Recent: recent}
+	shared := &valuecache.Sharer[T]{Make: c.Decode, Recent: recent}
 	return codec[T]{
 		decode: shared.Decode, fresh: c.Decode, held: shared.Held, like: c.DecodeLike,
 		encode: c.Encode, recent: recent,

@@ -29,4 +29,4 @@ func Indexes[T any](i *Informer[T]) int {
 
 // Dictionaries returns the number of kinds that have a dictionary, and the bytes that
 // dictionaries and samples take.
-func (p *Packing) Dictionaries() (n, bytes int) { return p.shared.Dictionaries() }
+func (p *Packing) DictionaryBytes() int64 { return p.shared.DictionaryBytes() }

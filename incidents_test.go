@@ -251,7 +251,7 @@ func TestReal_factory(t *testing.T) {
 
 	typed.Close()
 	typed.Close()
-	time.Sleep(200 * time.Millisecond) // nothing may end in this time
+	time.Sleep(200 * time.Millisecond)    // nothing may end in this time
 	expect.Equal(t, free.Len() > 0, true) // the other lease keeps the informer running
 	free.Close()
 	other.Close()

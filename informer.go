@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -85,7 +86,7 @@ func FromSourceWith[T any](
 }
 
 func fromSource[T any](
-	source reflector.Source[*wire.Object], newCodec func(*wire.Recent) codec[T], opts *SourceOptions[T],
+	source reflector.Source[*wire.Object], newCodec func(*valuecache.Recent) codec[T], opts *SourceOptions[T],
 ) *Informer[T] {
 	if opts == nil {
 		opts = new(SourceOptions[T])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
@@ -215,11 +216,11 @@ const (
 )
 
 // recent returns the cache of decoded values for a mode.
-func (m Memory) recent() *wire.Recent {
+func (m Memory) recent() *valuecache.Recent {
 	if m == Packed {
-		return wire.NewRecent(4 << 20)
+		return valuecache.NewRecent(4 << 20)
 	}
-	return wire.NewRecent(64 << 20)
+	return valuecache.NewRecent(64 << 20)
 }
 
 // PackingOptions configures a [Packing]. The zero value, and nil, are the defaults.

@@ -186,8 +186,7 @@ func TestPacking_dictionaries(t *testing.T) {
 			for range 3 {
 				runtime.GC()
 			}
-			_, bytes := shared.Dictionaries()
-			return bytes
+			return int(shared.DictionaryBytes())
 		}
 		if bytes := left(); bytes == 0 || limit > 0 && bytes > int(limit) {
 			t.Errorf("with a limit of %d, dictionaries and samples take %d bytes", limit, bytes)

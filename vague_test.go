@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -94,7 +95,7 @@ func stored(t *testing.T, path string, src *still, during func(*watershed.Inform
 	running.Go(func() { _ = d.Run(writing) })
 	i := watershed.FromSource(src, &watershed.SourceOptions[*wire.Object]{
 		Logger: slog.New(slog.DiscardHandler), Reflector: reflector.Options{ListOnly: true},
-		Hooks: engine.Hooks{Stored: &engine.Stored{Open: func(context.Context, *wire.Packer) (*storage.Mirror, error) {
+		Hooks: engine.Hooks{Stored: &engine.Stored{Open: func(context.Context, *objectpack.Packer) (*storage.Mirror, error) {
 			id := storage.Identity{
 				Cluster: "uid-1", Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Encoding: "JSON",
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
@@ -23,7 +24,7 @@ func (i *informer) stored(s *source, opts *Options) *engine.Stored {
 	if opts.Disk == nil {
 		return nil
 	}
-	return &engine.Stored{Open: func(ctx context.Context, packer *wire.Packer) (*storage.Mirror, error) {
+	return &engine.Stored{Open: func(ctx context.Context, packer *objectpack.Packer) (*storage.Mirror, error) {
 		if i.transform != nil && opts.TransformName == "" {
 			return nil, errors.New("compat.Options.Disk with a transform needs TransformName")
 		}

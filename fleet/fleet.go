@@ -26,6 +26,7 @@ import (
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/internal/undecodable"
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/wire"
 )
 
@@ -35,7 +36,7 @@ type Fleet struct {
 	settings  *settings
 	catalog   *collection.Catalog
 	journal   *journal.Journal
-	recent    *wire.Recent
+	recent    *valuecache.Recent
 
 	// undecodable counts states of objects that could not be decoded. reported records
 	// which ones have been logged.
@@ -68,7 +69,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	}
 	f := &Fleet{
 		directory: d, settings: s, catalog: collection.NewCatalog(s.Window, collection.NewSlot()),
-		recent: wire.NewRecent(s.Decoded), members: map[string]*Member{},
+		recent: valuecache.NewRecent(s.Decoded), members: map[string]*Member{},
 	}
 	f.journal = journal.New(f.journaled, s.Logger)
 	return f, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
 	"github.com/watershed-project/watershed/fleet/internal/collection"
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -69,7 +70,7 @@ func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *Vie
 	return &View[T]{
 		fleet:      f,
 		collection: f.catalog.Collection(r),
-		decode:     func(o *wire.Object) (T, error) { return wire.DecodeRecent[T](o, f.recent) },
+		decode:     func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, f.recent) },
 	}
 }
 

@@ -65,15 +65,11 @@ func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func
 	if err != nil {
 		return page, err
 	}
-	resp, err := s.send(ctx, r)
+	resp, encoding, err := s.send(ctx, r)
 	if err != nil {
 		return page, err
 	}
 	defer resp.close()
-	encoding, err := resp.encoding()
-	if err != nil {
-		return page, err
-	}
 	return listwatch.ReadList(r.Request, body{resp}, encoding, kind, each)
 }
 
@@ -85,15 +81,11 @@ func (s *Source) Count(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	resp, err := s.send(ctx, r)
+	resp, encoding, err := s.send(ctx, r)
 	if err != nil {
 		return 0, err
 	}
 	defer resp.close()
-	encoding, err := resp.encoding()
-	if err != nil {
-		return 0, err
-	}
 	reader := stream.NewListReader(resp.Body, encoding, kind)
 	for n := 0; ; n++ {
 		_, err := reader.Next()
@@ -195,13 +187,8 @@ func (s *Source) watch(ctx context.Context, opts reflector.WatchOptions) (*listw
 		return nil, err
 	}
 	r.InitialEvents, r.apart = opts.InitialEvents, opts.NewConnection
-	resp, err := s.send(ctx, r)
+	resp, encoding, err := s.send(ctx, r)
 	if err != nil {
-		return nil, err
-	}
-	encoding, err := resp.encoding()
-	if err != nil {
-		resp.close()
 		return nil, err
 	}
 	resp.slim()
@@ -270,14 +257,18 @@ func joined(a, b string) string {
 	return a + "," + b
 }
 
-// send is Cluster.send, but forgets the kind of a resource that is not served: it may
-// come back as another kind.
-func (s *Source) send(ctx context.Context, r *request) (*response, error) {
-	resp, err := s.cluster.send(ctx, r)
+// send is Cluster.send, and returns the encoding of the response. It forgets the kind of a
+// resource that is not served: it may come back as another kind.
+func (s *Source) send(ctx context.Context, r *request) (resp *response, e wire.Encoding, err error) {
+	if resp, err = s.cluster.send(ctx, r); err == nil {
+		if e, err = resp.encoding(); err != nil {
+			resp.close()
+		}
+	}
 	if isReason(err, reflector.NotServed) && !s.builtin {
 		s.kind.Store(nil)
 	}
-	return resp, err
+	return resp, e, err
 }
 
 // kindFor returns the kind to assign to the objects. Metadata arrives as objects of

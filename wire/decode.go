@@ -29,10 +29,7 @@ type Pointer[P any] interface{ *P }
 // All callers that decode the same object as the same T get the same value while one of
 // them holds it. It must not be modified. It is freed when no caller holds it. If the
 // object cannot be decoded, the error is an [*ObjectError].
-func Decode[T Pointer[P], P any](o *Object) (T, error) { return DecodeRecent[T](o, nil) }
-
-// DecodeRecent is [Decode], but also adds the value to recent if it had to be decoded.
-func DecodeRecent[T Pointer[P], P any](o *Object, recent *Recent) (T, error) {
+func Decode[T Pointer[P], P any](o *Object) (T, error) {
 	if held, ok := Held[T](o); ok {
 		return held, nil
 	}
@@ -40,10 +37,7 @@ func DecodeRecent[T Pointer[P], P any](o *Object, recent *Recent) (T, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := share(&o.views, (*P)(value))
-	_, maps := any(p).(*unstructured.Unstructured)
-	recent.add(p, decodedSize(o.Length(), maps))
-	return p, nil
+	return Share(o, (*P)(value)), nil
 }
 
 // Held returns the value that [Decode] would return, if it exists already.
@@ -72,7 +66,7 @@ func DecodeFresh[T Pointer[P], P any](o *Object) (T, error) {
 // pointer to an empty value of it. After an error the content of into is undefined.
 func (o *Object) DecodeInto(into any) error {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	var err error
 	switch into := into.(type) {
 	case *unstructured.Unstructured:
@@ -223,9 +217,9 @@ func (o *Object) resembles(like *Object, t reflect.Type) bool {
 // decodeLike fills into, and reports whether that was possible.
 func (o *Object) decodeLike(like *Object, into, value reflect.Value) (ok bool) {
 	raw, s := o.open()
-	defer s.free()
+	defer s.Free()
 	likeRaw, ls := like.open()
-	defer ls.free()
+	defer ls.Free()
 	err := o.unmarshal(func() error {
 		// The type of the object is not in its bytes.
 		if m := protodecode.LayoutOf(into.Type()); m != nil {

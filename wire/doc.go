@@ -20,8 +20,8 @@
 // also when they call at the same time. [Object.DecodeIntoLike] lets two states of an
 // object share the parts that have the same bytes in both.
 //
-// [Packer] changes how an object's bytes are stored, never the bytes: packed data is
-// unpacked once and compared. Key, kind, version and labels are read without unpacking.
+// The informers of this module can pack an object, which changes how its bytes are stored,
+// never the bytes. Key, kind, version and labels are read without unpacking.
 //
 // # What blocks
 //
@@ -34,10 +34,6 @@
 //
 // An object owns its bytes, in one allocation of exactly that size. The bytes, and values
 // from [Decode], are shared and must not be modified. The caller owns values from
-// [DecodeFresh]. An object does not keep its decoded values alive; a [Recent] does,
-// within its bound. An object costs its bytes, its key and 96 bytes, and about 50 for
-// each type it was ever decoded into.
-//
-// Only one goroutine at a time may pack an object; others can read it meanwhile. A packer
-// holds a dictionary and some samples for each kind, about 300 KB.
+// [DecodeFresh]. An object does not keep its decoded values alive. It costs its bytes, its
+// key and 96 bytes, and about 50 for each type it was ever decoded into.
 package wire

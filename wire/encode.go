@@ -85,7 +85,7 @@ func (o *Object) AppendProtobuf(b []byte) ([]byte, error) {
 // be converted it returns an [*ObjectError] and appends nothing.
 func (o *Object) AppendJSON(b []byte) ([]byte, error) {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	if o.encoding == JSON {
 		return append(b, raw...), nil
 	}
@@ -128,7 +128,7 @@ func (o *Object) HasUnknownFields() bool {
 		return false
 	}
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	return transcode.HasUnknownFields(o.kind.goType(), raw)
 }
 

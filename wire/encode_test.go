@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -47,16 +48,12 @@ func TestAppendJSON_ofJSON(t *testing.T) {
 }
 
 func TestAppendJSON_ofPackedObjects(t *testing.T) {
-	packer := wire.NewPacker(0)
+	packer := objectpack.NewPacker(0)
 	var packed *wire.Object
 	for i := range 100 {
 		packed = wiretest.PodObject(t, wire.Protobuf, i)
 		packer.Pack(packed, nil)
 	}
-	if !wire.Train(packer, packed) {
-		t.Fatal("there is no dictionary")
-	}
-	packer.Pack(packed, nil)
 	if !packed.Packed() {
 		t.Fatal("it is not packed")
 	}

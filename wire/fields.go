@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/protobuf"
 	"github.com/watershed-project/watershed/internal/scan"
 )
@@ -33,7 +32,7 @@ func (o *Object) Without(fields Fields) *Object {
 		return o
 	}
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	var rest []byte
 	if o.encoding == JSON {
 		rest = fields.fromJSON(raw)
@@ -43,9 +42,7 @@ func (o *Object) Without(fields Fields) *Object {
 	if rest == nil || len(rest) == len(raw) {
 		return o
 	}
-	without := &Object{kind: o.kind, key: o.key, version: o.version, split: o.split, encoding: o.encoding}
-	without.body.Store(&pack.Body{Data: bytes.Clone(rest)})
-	return without
+	return o.with(o.version, bytes.Clone(rest))
 }
 
 // fromProtobuf returns the message without the fields, nil if the message is malformed.

@@ -4,8 +4,6 @@
 package wire
 
 import (
-	"unique"
-
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/watershed-project/watershed/internal/buffer"
@@ -20,7 +18,7 @@ func (o *Object) Label(key string) (string, bool) {
 		return scan.FindLabel(o.labels.Value(), key)
 	}
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	var value string
 	found := false
 	ok := scan.EachLabel(raw, o.encoding == JSON, func(k, v []byte) {
@@ -58,24 +56,9 @@ func (o *Object) EachLabel(call func(key, value string)) {
 		return
 	}
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	s := buffer.NewScratch()
 	defer s.Free()
 	s.B, _ = scan.AppendLabels(s.B[:0], raw, o.encoding == JSON)
 	scan.EachStoredLabel(string(s.B), call)
-}
-
-// keepLabels returns the labels in stored form. The labels in last are probably the same,
-// and comparing them is faster than interning the string again.
-func keepLabels(raw []byte, e Encoding, last unique.Handle[string]) unique.Handle[string] {
-	s := buffer.NewScratch()
-	defer s.Free()
-	var ok bool
-	if s.B, ok = scan.AppendLabels(s.B[:0], raw, e == JSON); !ok || len(s.B) > scan.MaxLabels {
-		return unlabelled
-	}
-	if last != unlabelled && last.Value() == string(s.B) {
-		return last
-	}
-	return unique.Make(string(s.B))
 }

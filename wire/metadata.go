@@ -16,7 +16,7 @@ func (o *Object) ResourceVersion() string {
 		return strconv.FormatUint(o.version, 10)
 	}
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	var h scan.Header
 	if o.encoding == JSON {
 		_ = h.ScanJSON(raw) // newObject has scanned the same bytes without an error
@@ -30,7 +30,7 @@ func (o *Object) ResourceVersion() string {
 // object has none. It does not decode the object.
 func (o *Object) Created() time.Time {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	return scan.Created(raw, o.encoding == JSON)
 }
 
@@ -53,7 +53,7 @@ func (o *Object) Managers(old *Object) []string {
 // managed returns the entries of metadata.managedFields, as far as they can be read.
 func (o *Object) managed() []scan.ManagedEntry {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	return scan.Managed(raw, o.encoding == JSON)
 }
 
@@ -63,6 +63,6 @@ func (o *Object) managed() []scan.ManagedEntry {
 // needs no older state, and reads an object in protobuf without decoding it.
 func (o *Object) LastManager() string {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	return scan.LastManager(raw, o.encoding == JSON)
 }

@@ -5,6 +5,7 @@ package wire
 
 import (
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"unique"
 	"weak"
@@ -17,7 +18,7 @@ import (
 
 // Object is a Kubernetes object as the API server sent it: its bytes, and the few fields
 // that are needed to file them. Its content never changes. How its bytes are stored can
-// change, see [Packer]. All methods are safe for concurrent use.
+// change. All methods are safe for concurrent use.
 //
 // An object costs 96 bytes in addition to its key and its bytes. Each Go type that it was
 // decoded into costs about 50 more. Packed objects with the same labels share them. Labels
@@ -43,34 +44,28 @@ type Object struct {
 // unlabelled marks an object whose labels are not stored.
 var unlabelled unique.Handle[string]
 
-// opened is what keeps the bytes that open has returned.
-type opened struct {
-	lease   *buffer.Lease
-	scratch *buffer.Scratch
+// Assemble returns an object from its parts, which it does not check. It is for the package
+// of this module that restores stored objects.
+func Assemble(kind *Kind, e Encoding, key string, version uint64, body *pack.Body, labels unique.Handle[string]) *Object {
+	o := &Object{kind: kind, key: key, labels: labels, version: version, encoding: e}
+	o.split = uint16(strings.IndexByte(key, '/') + 1)
+	o.body.Store(body)
+	return o
 }
 
-// free ends the use of the bytes.
-func (o opened) free() {
-	o.lease.Release()
-	o.scratch.Free()
+// with returns the object with another version and other bytes.
+func (o *Object) with(version uint64, raw []byte) *Object {
+	return Assemble(o.kind, o.encoding, o.key, version, &pack.Body{Data: raw}, unlabelled)
+}
+
+// Cell returns how the object stores its bytes. It is for the package of this module that
+// packs objects.
+func (o *Object) Cell() pack.Cell {
+	return pack.Cell{Body: &o.body, Labels: &o.labels, Lease: &o.lease}
 }
 
 // open returns the object's bytes, valid until the second result is freed.
-func (o *Object) open() ([]byte, opened) {
-	b := o.body.Load()
-	if b.How == nil {
-		if o.lease.Take() {
-			return b.Data, opened{lease: &o.lease}
-		}
-		// The bytes are kept, or they were packed and recycled in the meantime.
-		if b = o.body.Load(); b.How == nil {
-			return b.Data, opened{}
-		}
-	}
-	s := buffer.NewScratch()
-	s.B = b.How.Unpack(s.B, b.Data)
-	return s.B, opened{scratch: s}
-}
+func (o *Object) open() ([]byte, pack.Opened) { return o.Cell().Open() }
 
 // Key returns "namespace/name", or "name" for an object without a namespace.
 func (o *Object) Key() string { return o.key }
@@ -142,20 +137,6 @@ func (o *Object) String() string {
 	return o.kind.Kind + " " + o.key + "@" + strconv.FormatUint(o.version, 10)
 }
 
-// Unify is [Same] for an object that is stored and one that has just arrived. If they are
-// the same and the stored one is packed, the other shares its packed bytes, so that its own
-// can be freed at once. The arrived object must not be packed at the same time.
-func Unify(stored, arrived *Object) bool {
-	if !Same(stored, arrived) {
-		return false
-	}
-	if b := stored.body.Load(); stored != arrived && b.How != nil && !arrived.Packed() {
-		arrived.labels = stored.labels
-		arrived.lease.Recycle(arrived.body.Swap(b).Data)
-	}
-	return true
-}
-
 // Same reports whether two objects have the same version and the same bytes. It compares
 // the bytes because versions repeat after etcd is restored from a backup, and because
 // another server version may encode the same object differently.
@@ -167,9 +148,9 @@ func Same(a, b *Object) bool {
 		return false
 	}
 	x, sx := a.open()
-	defer sx.free()
+	defer sx.Free()
 	y, sy := b.open()
-	defer sy.free()
+	defer sy.Free()
 	return string(x) == string(y)
 }
 
@@ -200,12 +181,12 @@ func shared[P any](v *view) *P {
 	return nil
 }
 
-// share makes p the value that all callers get from an object with these views, unless
-// there already is one. It returns the shared value.
-func share[P any](views *atomic.Pointer[view], p *P) *P {
+// Share makes p the value of its type that [Held] returns for an object, unless there already
+// is one. It returns the shared value. [Decode] shares values by itself.
+func Share[P any](o *Object, p *P) *P {
 	ref := viewOf[P]{weak.Make(p)}
 	for {
-		old := views.Load()
+		old := o.views.Load()
 		if first := shared[P](old); first != nil {
 			return first
 		}
@@ -215,7 +196,7 @@ func share[P any](views *atomic.Pointer[view], p *P) *P {
 				chain.next = &view{ref: v.ref, next: chain.next}
 			}
 		}
-		if views.CompareAndSwap(old, chain) {
+		if o.views.CompareAndSwap(old, chain) {
 			return p
 		}
 	}

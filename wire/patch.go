@@ -4,12 +4,12 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/protobuf"
 	"github.com/watershed-project/watershed/internal/scan"
 )
@@ -31,17 +31,12 @@ func (o *Object) With(p Patch) *Object {
 		return o
 	}
 	raw, opened := o.open()
-	defer opened.free()
-	other := &Object{kind: o.kind, key: o.key, version: o.version, split: o.split, encoding: o.encoding}
-	if p.Version != 0 {
-		other.version = p.Version
-	}
+	defer opened.Free()
+	version := cmp.Or(p.Version, o.version)
 	if o.encoding == JSON {
-		other.body.Store(&pack.Body{Data: p.json(raw)})
-	} else {
-		other.body.Store(&pack.Body{Data: p.protobuf(raw)})
+		return o.with(version, p.json(raw))
 	}
-	return other
+	return o.with(version, p.protobuf(raw))
 }
 
 // protobuf appends a second metadata to the message. Decoders merge the two: the last
@@ -87,7 +82,7 @@ func (p Patch) json(raw []byte) []byte {
 // Append appends the object's bytes.
 func (o *Object) Append(b []byte) []byte {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	return append(b, raw...)
 }
 
@@ -95,7 +90,7 @@ func (o *Object) Append(b []byte) []byte {
 // with its tag, which is a PartialObjectMetadata.
 func (o *Object) AppendMetadata(b []byte) []byte {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	if o.encoding == JSON {
 		s := scan.JSON{B: raw}
 		if scan.EnterMember(&s, "metadata") {
@@ -115,7 +110,7 @@ func (o *Object) AppendMetadata(b []byte) []byte {
 // AppendUntyped appends the bytes of a JSON object without its apiVersion and kind.
 func (o *Object) AppendUntyped(b []byte) []byte {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	for _, name := range []string{"apiVersion", "kind"} {
 		raw = scan.EditMember(raw, name, func([]byte) []byte { return nil })
 	}

@@ -33,7 +33,7 @@ func (p *Path) String() string { return strings.Join(p.names, ".") }
 // protobuf; a packed object is unpacked for it.
 func (o *Object) Field(p *Path) (string, bool) {
 	raw, opened := o.open()
-	defer opened.free()
+	defer opened.Free()
 	if o.encoding == JSON {
 		s := scan.JSON{B: raw}
 		value, ok := s.Field(p.names)

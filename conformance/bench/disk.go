@@ -17,9 +17,9 @@ import (
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
-	"github.com/watershed-project/watershed/wire"
 )
 
 var diskTrial = harness.Trial[diskReading]{
@@ -107,7 +107,7 @@ const averageKey = 30
 
 // churnFiles returns the files of the benchmark's pods.
 func churnFiles(d *disk.Directory) *engine.Stored {
-	return &engine.Stored{Open: func(_ context.Context, packer *wire.Packer) (*storage.Mirror, error) {
+	return &engine.Stored{Open: func(_ context.Context, packer *objectpack.Packer) (*storage.Mirror, error) {
 		kind, _ := kube.KindOf(harness.Pods)
 		id := engine.Identity(kube.Query{Resource: harness.Pods}, kind)
 		return d.Storage().Cluster("bench").Mirror(id, storage.MirrorOptions{Kind: kind, Packer: packer})

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -30,7 +31,7 @@ type Options struct {
 	// its stored state. Whole is false while a list is being applied.
 	Tap func(s *Snapshot, changes []Change, whole bool)
 	// Recent has the recently decoded values of readers.
-	Recent *wire.Recent
+	Recent *valuecache.Recent
 	// Running, if it is not nil, is called when a run begins, and returns the function to call
 	// when the run ends.
 	Running func(*Engine) (ended func())
@@ -106,7 +107,7 @@ func (e *Engine) Cluster() string { return e.opts.Cluster }
 func (e *Engine) Resource() string { return e.opts.Resource }
 
 // Recent returns [Options.Recent].
-func (e *Engine) Recent() *wire.Recent { return e.opts.Recent }
+func (e *Engine) Recent() *valuecache.Recent { return e.opts.Recent }
 
 // Current returns the running life, or the next one if none runs.
 func (e *Engine) Current() *Life { return e.current.Load() }

@@ -18,6 +18,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
@@ -37,7 +38,7 @@ type Stored struct {
 	// because the server cannot be reached or fails, it is called again, with pauses that
 	// grow to 30 seconds. If it fails otherwise, the engine lists, and stores nothing in
 	// this run.
-	Open func(ctx context.Context, packer *wire.Packer) (*storage.Mirror, error)
+	Open func(ctx context.Context, packer *objectpack.Packer) (*storage.Mirror, error)
 	// Window limits the stored changes to load, in bytes. Default: none.
 	Window int64
 	// Loaded, if it is not nil, is called with the stored state, and the changes that led to
@@ -71,7 +72,7 @@ func (f *files) note(deltas delta.Deltas[*wire.Object]) {
 }
 
 // open opens the files and loads the state. It returns nil if there is none.
-func (f *files) open(ctx context.Context, packer *wire.Packer) *storage.State {
+func (f *files) open(ctx context.Context, packer *objectpack.Packer) *storage.State {
 	if f.stored == nil {
 		return nil
 	}
@@ -133,7 +134,7 @@ func unreachable(err error) bool {
 }
 
 // turn waits for a turn and opens the files. The caller calls done.
-func (s *Stored) turn(ctx context.Context, packer *wire.Packer) (done func(), m *storage.Mirror, err error) {
+func (s *Stored) turn(ctx context.Context, packer *objectpack.Packer) (done func(), m *storage.Mirror, err error) {
 	done = func() {}
 	if s.Turn != nil {
 		if done, err = s.Turn(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
@@ -41,7 +42,7 @@ func (f Form) Stored(cluster *kube.Cluster, q kube.Query) (*Stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stored{Open: func(ctx context.Context, packer *wire.Packer) (*storage.Mirror, error) {
+	return &Stored{Open: func(ctx context.Context, packer *objectpack.Packer) (*storage.Mirror, error) {
 		ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 		defer cancel()
 		uid, err := cluster.UID(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/store"
@@ -80,7 +81,7 @@ func newLife(source reflector.Source[*wire.Object], opts Options) *Life {
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
 		Transform: transform,
-		Same:      wire.Unify,
+		Same:      objectpack.Unify,
 		Version:   (*wire.Object).Version,
 		Capacity:  waiting,
 		Size:      (*wire.Object).Size,
@@ -125,7 +126,7 @@ func (l *Life) DictionaryBytes() int64 {
 	if l.packing == nil {
 		return 0
 	}
-	return l.packing.packer.DictionaryBytes() / max(l.packing.shared.users.Load(), 1)
+	return l.packing.shared.DictionaryBytes() / max(l.packing.shared.users.Load(), 1)
 }
 
 // settle requests the life's turn to pack old objects densely, if there are any.
@@ -298,7 +299,7 @@ func (l *Life) process(deltas delta.Deltas[*wire.Object], _ bool) error {
 // restore makes the stored state the life's, if there is one. The reflector then continues
 // from its version.
 func (l *Life) restore(ctx context.Context) {
-	var packer *wire.Packer
+	var packer *objectpack.Packer
 	if l.packing != nil {
 		packer = l.packing.packer
 	}

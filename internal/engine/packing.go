@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -39,7 +40,7 @@ const (
 // densely, which one life takes at a time. It costs about 300 KB for each kind, as long as an
 // engine runs that has packed objects of the kind.
 type Packing struct {
-	packer *wire.Packer
+	packer *objectpack.Packer
 	rest   time.Duration
 	busy   func() bool // may be nil
 	// users is the number of running lives that use it.
@@ -107,18 +108,17 @@ func NewPacking(settling float64, dictionaries int64, busy func() bool) *Packing
 		settling = 0.25
 	}
 	rest := time.Duration(float64(settleWork) * (1/settling - 1))
-	return &Packing{packer: wire.NewPacker(dictionaries), rest: max(rest, 0), busy: busy}
+	return &Packing{packer: objectpack.NewPacker(dictionaries), rest: max(rest, 0), busy: busy}
 }
 
-// Dictionaries returns the number of kinds that have a dictionary, and the bytes that
-// dictionaries and samples take.
-func (p *Packing) Dictionaries() (n, bytes int) { return p.packer.Dictionaries() }
+// DictionaryBytes returns the bytes that dictionaries and samples take.
+func (p *Packing) DictionaryBytes() int64 { return p.packer.DictionaryBytes() }
 
 // packing keeps the objects of one life packed. New states are packed cheaply after a
 // moment, and densely once they have not changed for a while.
 type packing struct {
 	shared *Packing
-	packer *wire.Packer
+	packer *objectpack.Packer
 	store  *store.Store[*wire.Object]
 	held   *holdings
 	turn   packingTurn

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -49,7 +50,7 @@ func (silentWatch) Close() error { return nil }
 
 // engine returns an engine of the source that packs.
 func (s oneObject) engine(p *Packing) *Engine {
-	return New(s, Options{Packed: true, Packing: p, Recent: wire.NewRecent(1 << 20), Reflector: reflector.Options{
+	return New(s, Options{Packed: true, Packing: p, Recent: valuecache.NewRecent(1 << 20), Reflector: reflector.Options{
 		ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: slog.New(slog.DiscardHandler),
 	}})
 }

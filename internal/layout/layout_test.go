@@ -54,12 +54,14 @@ var rules = map[string]rule{
 		},
 		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},
 	},
+	"internal/objectpack": {own: []string{"internal/buffer", "internal/pack", "internal/scan", "wire"}},
+	"internal/valuecache": {own: []string{"wire"}, others: []string{"k8s.io/apimachinery/"}},
 	"internal/stream": {own: []string{"internal/buffer", "internal/protobuf", "internal/scan", "wire"}, others: []string{
 		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
 	}},
 	"internal/storage/keyindex": {},
 	"internal/storage/format": {own: []string{
-		"delta", "store", "wire", "internal/pack", "internal/storage/keyindex",
+		"delta", "store", "wire", "internal/objectpack", "internal/pack", "internal/storage/keyindex",
 	}},
 	"internal/storage/reader": {own: []string{
 		"delta", "wire", "internal/storage/keyindex", "internal/storage/format",
@@ -81,15 +83,16 @@ var rules = map[string]rule{
 	"internal/undecodable": {own: []string{"delta", "wire"}},
 	"internal/engine": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube",
-		"internal/catchup", "internal/histogram", "internal/storage", "internal/timer",
+		"internal/catchup", "internal/histogram", "internal/objectpack", "internal/storage", "internal/timer",
+		"internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	".": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/histogram", "internal/timer",
-		"internal/undecodable",
+		"internal/undecodable", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"compat": {own: []string{
 		"delta", "reflector", "wire", "kube", "disk", "internal/engine", "internal/listwatch", "internal/storage",
-		"internal/timer", ".",
+		"internal/objectpack", "internal/timer", ".",
 	}, others: []string{
 		"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/klog/v2",
 	}},
@@ -123,14 +126,14 @@ var rules = map[string]rule{
 	"fleet/internal/mirror": {own: []string{
 		"store", "fanout", "wire", "kube", "internal/storage", "internal/engine", ".", "internal/timer", "internal/history",
 		"internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
-		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify",
+		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify", "internal/objectpack",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet": {own: []string{
 		"delta", "fanout", "reflector", "wire", "kube", "disk", "internal/storage", ".",
 		"internal/objectlog", "internal/timer", "internal/undecodable",
 		"internal/history", "internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/journal",
 		"fleet/internal/laststate", "fleet/internal/mirror", "fleet/internal/quota", "fleet/internal/selection",
-		"fleet/internal/upstream", "fleet/internal/verify",
+		"fleet/internal/upstream", "fleet/internal/verify", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet", "internal/timer"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
@@ -152,7 +155,7 @@ var rules = map[string]rule{
 	"replica/internal/view": {
 		own: []string{
 			"delta", "store", "fanout", "reflector", "wire", "kube", "fleet", "internal/history", "internal/objectlog",
-			"internal/fields", "internal/stream", "internal/table", "internal/warning",
+			"internal/fields", "internal/stream", "internal/table", "internal/valuecache", "internal/warning",
 			"replica/internal/status", "replica/internal/encode",
 		},
 		others: []string{"k8s.io/apimachinery/"},

@@ -61,16 +61,3 @@ func (d *dictionaries) trainer(at Key) *Trainer {
 	}, t.kept)
 	return t
 }
-
-// count returns the number of kinds that have a dictionary.
-func (d *dictionaries) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n := 0
-	for _, entry := range d.kinds {
-		if t := entry.Value(); t != nil && t.dict.Load() != nil {
-			n++
-		}
-	}
-	return n
-}

@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"unique"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
@@ -255,6 +257,45 @@ func (b *Body) Settled() bool { return b.How != nil && b.How.settled(b.Data) }
 
 // Difference reports whether the data is a difference from other data.
 func (b *Body) Difference() bool { return b.How != nil && b.How.base != nil }
+
+// Cell refers to the fields in which an object stores its bytes.
+type Cell struct {
+	Body *atomic.Pointer[Body]
+	// Labels are the labels of a packed object, the zero value if they are not stored. They
+	// are written before the first packed body.
+	Labels *unique.Handle[string]
+	// Lease counts the readers of the bytes as they arrived.
+	Lease *buffer.Lease
+}
+
+// Opened is what keeps the bytes that Open has returned.
+type Opened struct {
+	lease   *buffer.Lease
+	scratch *buffer.Scratch
+}
+
+// Free ends the use of the bytes.
+func (o Opened) Free() {
+	o.lease.Release()
+	o.scratch.Free()
+}
+
+// Open returns the object's bytes, valid until the second result is freed.
+func (c Cell) Open() ([]byte, Opened) {
+	b := c.Body.Load()
+	if b.How == nil {
+		if c.Lease.Take() {
+			return b.Data, Opened{lease: c.Lease}
+		}
+		// The bytes are kept, or they were packed and recycled in the meantime.
+		if b = c.Body.Load(); b.How == nil {
+			return b.Data, Opened{}
+		}
+	}
+	s := buffer.NewScratch()
+	s.B = b.How.Unpack(s.B, b.Data)
+	return s.B, Opened{scratch: s}
+}
 
 // Packing is how data is packed: with a dictionary, or as a difference from other packed
 // data. Bodies share it. It lives as long as a body needs it.

@@ -14,5 +14,5 @@
 // # Bounds and ownership
 //
 // A kind of which more than 64 KiB were seen costs about 300 KB for its dictionary and its
-// samples, within the limit of [Trainers.Init]. Bodies and dictionaries never change.
+// samples, within the limit of [NewTrainers]. Bodies and dictionaries never change.
 package pack

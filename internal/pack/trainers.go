@@ -17,12 +17,12 @@ type Trainers struct {
 	more  map[Key]*Trainer
 }
 
-// Init makes an empty Trainers usable. Dictionaries and samples, and those of all forks,
+// NewTrainers returns an empty Trainers. Dictionaries and samples, and those of all forks,
 // take at most a number of bytes together. 0 means 256 MiB.
-func (p *Trainers) Init(bytes int64) { p.dictionaries = newDictionaries(bytes) }
+func NewTrainers(bytes int64) *Trainers { return &Trainers{dictionaries: newDictionaries(bytes)} }
 
-// Fork makes an empty Trainers usable, which shares the dictionaries of another.
-func (p *Trainers) Fork(of *Trainers) { p.dictionaries = of.dictionaries }
+// Fork returns an empty Trainers, which shares the dictionaries of p.
+func (p *Trainers) Fork() *Trainers { return &Trainers{dictionaries: p.dictionaries} }
 
 // Of returns the trainer of a kind, nil if there is no room for it.
 func (p *Trainers) Of(at Key) *Trainer {
@@ -56,9 +56,6 @@ func (p *Trainers) knownLocked(at Key) *Trainer {
 	}
 	return p.more[at]
 }
-
-// Count returns the number of kinds that have a dictionary, among this and all forks.
-func (p *Trainers) Count() int { return p.dictionaries.count() }
 
 // Bytes returns the bytes that dictionaries and samples take, of this and all forks.
 // Dictionaries that only older objects still use are counted until they are freed.

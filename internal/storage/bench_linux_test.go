@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage/format"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -44,9 +45,9 @@ func benchPod(b *testing.B, i int, version uint64, kind *wire.Kind) *wire.Object
 }
 
 // packedPods returns a store of packed pods.
-func packedPods(b *testing.B) (*store.Store[*wire.Object], *wire.Packer) {
+func packedPods(b *testing.B) (*store.Store[*wire.Object], *objectpack.Packer) {
 	b.Helper()
-	p, kind := wire.NewPacker(0), format.KindOf(podIdentity())
+	p, kind := objectpack.NewPacker(0), format.KindOf(podIdentity())
 	s := store.New((*wire.Object).Key, nil)
 	for i := 0; i < benchPods; i += 1000 {
 		var all []delta.Delta[*wire.Object]
@@ -134,7 +135,7 @@ func past(b *testing.B, path string, first, last uint64) {
 
 // churn appends changes of packed pods in batches of 100 and writes each batch, as at 10,000
 // changes per second, with a sync after each 10,000.
-func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], p *wire.Packer) {
+func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], p *objectpack.Packer) {
 	b.Helper()
 	const changes = 300_000
 	var spent time.Duration
@@ -148,7 +149,7 @@ func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], 
 			version++
 			o := benchPod(b, (n+i)*7919%benchPods, version, kind)
 			p.Pack(o, nil)
-			logical += int64(len(o.Stored(nil).Data) + len(o.Key()))
+			logical += int64(len(objectpack.Store(o, nil).Data) + len(o.Key()))
 			all = append(all, delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: version})
 		}
 		batch := Batch{Changes: s.Apply(all), State: s.Snapshot()}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage/format"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -79,9 +80,9 @@ func record(t *testing.T, seed uint64, rounds, size int) *recording {
 }
 
 // trainedPacker returns a packer that has a dictionary for the objects of tests.
-func trainedPacker(tb testing.TB) *wire.Packer {
+func trainedPacker(tb testing.TB) *objectpack.Packer {
 	tb.Helper()
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 500 {
 		o := newObject(tb, fmt.Sprintf("shop/sample-%d", i), uint64(i+1), fmt.Sprintf("%0200d", r.Int()))

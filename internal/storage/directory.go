@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage/format"
 	"github.com/watershed-project/watershed/internal/storage/keyindex"
 	"github.com/watershed-project/watershed/internal/storage/reader"
@@ -161,7 +162,7 @@ type MirrorOptions struct {
 	// the identity. Default: a kind without a Go type.
 	Kind *wire.Kind
 	// Packer packs objects that are not packed yet. Default: they are written as they are.
-	Packer *wire.Packer
+	Packer *objectpack.Packer
 }
 
 // Batch is a number of changes that a mirror has applied at once.

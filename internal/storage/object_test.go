@@ -14,15 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage/format"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // histories makes random histories of a mirror, in several processes, next to another mirror.
 type histories struct {
 	t      *testing.T
 	rand   *rand.Rand
-	packer *wire.Packer
+	packer *objectpack.Packer
 	path   string
 	opts   *Options
 	id     Identity
@@ -37,7 +37,7 @@ type histories struct {
 	what   string
 }
 
-func newHistory(t *testing.T, seed uint64, packer *wire.Packer) *histories {
+func newHistory(t *testing.T, seed uint64, packer *objectpack.Packer) *histories {
 	h := &histories{t: t, rand: rand.New(rand.NewPCG(seed, 11)), path: t.TempDir(), opts: &Options{Keys: testKeys(t), Window: time.Hour}, id: identify("configmaps")}
 	h.w, h.other = newWorld(t, nil, seed), newWorld(t, nil, seed+1)
 	h.w.keys = []int{2, 6, 20, 60}[h.rand.IntN(4)]

@@ -158,9 +158,6 @@ type protoBuffers struct {
 // protoIdle are buffers without a stream: 4 KB each, and a message.
 var protoIdle = sync.Pool{New: func() any { return &protoBuffers{r: bufio.NewReaderSize(nothing, 4<<10)} }}
 
-// newProtoFrames returns a reader of a watch in protobuf.
-func newProtoFrames(r io.Reader) *protoFrames { return &protoFrames{ahead: ahead{r: r}} }
-
 // Wait returns when Next has something to read, and keeps no buffer until then.
 func (p *protoFrames) Wait() {
 	if p.protoBuffers != nil {

@@ -31,10 +31,10 @@ func ReadObject(r io.Reader, e wire.Encoding, kind *wire.Kind) (*wire.Object, er
 	}
 	b := wire.Builder{Kind: kind}
 	env, err := scan.OpenEnvelope(body)
-	if err != nil {
-		return nil, b.Failed(&scan.Header{}, err)
+	if err == nil {
+		kind, err = b.KindOf(env.APIVersion, env.Kind)
 	}
-	if kind, err = b.KindOf(env.APIVersion, env.Kind); err != nil {
+	if err != nil {
 		return nil, b.Failed(&scan.Header{}, err)
 	}
 	return b.Protobuf(&scan.Header{}, bytes.Clone(env.Raw), kind)

@@ -99,7 +99,7 @@ func NewWatchReader(r io.Reader, e wire.Encoding, kind *wire.Kind) *WatchReader 
 	case wire.JSON:
 		w.frames = newJSONFrames(r)
 	case wire.Protobuf:
-		w.frames = newProtoFrames(r)
+		w.frames = &protoFrames{ahead: ahead{r: r}}
 	default:
 		w.err = fmt.Errorf("wire: read a watch: %v", e)
 	}

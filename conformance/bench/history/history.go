@@ -31,6 +31,7 @@ import (
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
@@ -309,14 +310,14 @@ func heapGrowth(read func() (int, error)) (bytes uint64, err error) {
 // versionedPods makes pods that differ in their version, and in a number in their status.
 type versionedPods struct {
 	kind   *wire.Kind
-	packer *wire.Packer
+	packer *objectpack.Packer
 	raw    [][]byte
 }
 
 const versionDigits = "9999999999"
 
 func newVersionedPods(n int, kind *wire.Kind) (*versionedPods, error) {
-	p := &versionedPods{kind: kind, packer: wire.NewPacker(0), raw: make([][]byte, n)}
+	p := &versionedPods{kind: kind, packer: objectpack.NewPacker(0), raw: make([][]byte, n)}
 	for i := range p.raw {
 		pod := kubetest.Workload{Seed: 1}.Pod(i)
 		pod.ResourceVersion = versionDigits

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/wire"
@@ -26,7 +27,7 @@ func (s *Settings) storedIn(to *upstream.Server, r kube.Resource, x *Mirror) *en
 	turn := func(ctx context.Context) (func(), error) {
 		return s.Loads.Enter(ctx, func() bool { return x.Feed.IsWanted() })
 	}
-	open := func(_ context.Context, packer *wire.Packer) (*storage.Mirror, error) {
+	open := func(_ context.Context, packer *objectpack.Packer) (*storage.Mirror, error) {
 		q := x.Source.Query()
 		kind, builtin := kube.KindOf(q.Resource)
 		if !builtin {

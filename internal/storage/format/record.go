@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/storage/keyindex"
 	"github.com/watershed-project/watershed/store"
@@ -88,7 +89,7 @@ func Added(key string, o *wire.Object) QueuedChange {
 type Encoder struct {
 	digest Digest
 	kind   *wire.Kind
-	packer *wire.Packer
+	packer *objectpack.Packer
 	Seal   *Seal // nil if the mirror is not encrypted
 	// Ready reports whether a dictionary may be named.
 	Ready   func(*pack.Dictionary) bool
@@ -99,7 +100,7 @@ type Encoder struct {
 }
 
 // NewEncoder returns an encoder for a mirror.
-func NewEncoder(id Identity, kind *wire.Kind, packer *wire.Packer) *Encoder {
+func NewEncoder(id Identity, kind *wire.Kind, packer *objectpack.Packer) *Encoder {
 	return &Encoder{digest: DigestOf(id), kind: kind, packer: packer, numbers: map[Sum]int{}}
 }
 
@@ -114,7 +115,7 @@ func (e *Encoder) Append(b []byte, c QueuedChange, labels bool) ([]byte, error) 
 	number := 0
 	if s.Dictionary != nil {
 		if number = e.number(s.Dictionary); number == 0 {
-			s = wire.Stored{Data: o.Bytes()}
+			s = objectpack.Stored{Data: o.Bytes()}
 		}
 	}
 	flags := byte(c.Type)

@@ -6,6 +6,7 @@ package format
 import (
 	"fmt"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage/keyindex"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -15,7 +16,7 @@ type Restorer struct {
 	Digest       Digest
 	Kind         *wire.Kind
 	Dictionaries *Dictionaries
-	// Lazy is [wire.Stored.Lazy].
+	// Lazy is [objectpack.Stored.Lazy].
 	Lazy bool
 	// Want selects the keys of the objects of a state, nil for all.
 	Want func(key string) bool
@@ -36,7 +37,7 @@ func (r *Restorer) Object(i *Item) (*wire.Object, error) {
 		}
 	}
 	f := keyindex.Fields{B: body}
-	s := wire.Stored{Lazy: r.Lazy}
+	s := objectpack.Stored{Lazy: r.Lazy}
 	if i.flags&labelledFlag != 0 {
 		s.Labels, s.Labelled = string(f.Text()), true
 	}
@@ -54,7 +55,7 @@ func (r *Restorer) Object(i *Item) (*wire.Object, error) {
 	if i.flags&jsonFlag != 0 {
 		e = wire.JSON
 	}
-	o, err := wire.Restore(r.Kind, e, i.Key, i.object, s)
+	o, err := objectpack.Restore(r.Kind, e, i.Key, i.object, s)
 	if err == nil && first {
 		if err = r.check(o, s); err != nil {
 			r.Dictionaries.unload(*i.Dictionary)
@@ -69,7 +70,7 @@ func (r *Restorer) Object(i *Item) (*wire.Object, error) {
 
 // check unpacks the first object that is read with a dictionary, and compares it with its
 // record.
-func (r *Restorer) check(o *wire.Object, s wire.Stored) error {
+func (r *Restorer) check(o *wire.Object, s objectpack.Stored) error {
 	raw, err := s.Dictionary.Unpack(s.Data)
 	if err != nil {
 		return fmt.Errorf("object %q: %w", o.Key(), err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage/format"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -36,9 +37,9 @@ func newObject(tb testing.TB, key string, version uint64, text string) *wire.Obj
 }
 
 // trainedPacker returns a packer that has a dictionary for the objects of tests.
-func trainedPacker(tb testing.TB) *wire.Packer {
+func trainedPacker(tb testing.TB) *objectpack.Packer {
 	tb.Helper()
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 500 {
 		o := newObject(tb, fmt.Sprintf("shop/sample-%d", i), uint64(i+1), fmt.Sprintf("%0200d", r.Int()))

@@ -18,6 +18,7 @@ import (
 	selectable "github.com/watershed-project/watershed/internal/fields"
 	"github.com/watershed-project/watershed/internal/objectlog"
 	"github.com/watershed-project/watershed/internal/stream"
+	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/replica/internal/encode"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -25,11 +26,11 @@ import (
 
 // Values are objects as Go values, shared by the readers that look at their fields. They
 // are bounded by bytes.
-type Values = wire.Sharer[runtime.Object]
+type Values = valuecache.Sharer[runtime.Object]
 
 // NewValues returns values of about so many bytes.
 func NewValues(bytes int) *Values {
-	return &Values{Make: Decode, Recent: wire.NewRecent(bytes)}
+	return &Values{Make: Decode, Recent: valuecache.NewRecent(bytes)}
 }
 
 // Decode returns an object as a value of its Go type, or unstructured.

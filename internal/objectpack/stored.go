@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire
+package objectpack
 
 import (
 	"fmt"
-	"strings"
 	"unique"
 
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/scan"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // Stored is an object's bytes in the form in which the object keeps them, for a file. The
@@ -27,17 +27,18 @@ type Stored struct {
 	Lazy bool
 }
 
-// Stored returns the bytes of an object in their current form, except for a difference:
+// Store returns the bytes of an object in their current form, except for a difference:
 // that is packed with the dictionary alone, which takes some 10 us for 5 KB. Raw, if it is
 // not nil, are the object's bytes, so that the difference need not be unpacked.
-func (o *Object) Stored(raw []byte) Stored {
-	b := o.body.Load()
+func Store(o *wire.Object, raw []byte) Stored {
+	cell := o.Cell()
+	b := cell.Body.Load()
 	if b.How == nil {
 		return Stored{Data: o.Bytes()}
 	}
 	s := Stored{Data: b.Data, Dictionary: b.How.Dictionary()}
-	if o.labels != unlabelled {
-		s.Labels, s.Labelled = o.labels.Value(), true
+	if *cell.Labels != unlabelled {
+		s.Labels, s.Labelled = cell.Labels.Value(), true
 	}
 	if !b.Difference() {
 		return s
@@ -53,9 +54,9 @@ func (o *Object) Stored(raw []byte) Stored {
 
 // Stored returns the bytes of an object packed, if it is packed already or if p has a
 // dictionary for its kind. It does not change the object, so it can be called while the
-// object is being packed. A nil p packs nothing. Raw is as for [Object.Stored].
-func (p *Packer) Stored(o *Object, raw []byte) Stored {
-	s := o.Stored(raw)
+// object is being packed. A nil p packs nothing. Raw is as for [Store].
+func (p *Packer) Stored(o *wire.Object, raw []byte) Stored {
+	s := Store(o, raw)
 	if p == nil || s.Dictionary != nil || len(s.Data) < pack.Worth {
 		return s
 	}
@@ -71,29 +72,27 @@ func (p *Packer) Stored(o *Object, raw []byte) Stored {
 // s.Data, which must not be modified afterwards. If the labels of packed data are not
 // known, it unpacks the data once to read them, unless s is lazy. It does not check that the
 // bytes belong to the key.
-func Restore(kind *Kind, e Encoding, key string, version uint64, s Stored) (*Object, error) {
-	o := &Object{kind: kind, key: key, version: version, encoding: e}
-	o.split = uint16(strings.IndexByte(key, '/') + 1)
+func Restore(kind *wire.Kind, e wire.Encoding, key string, version uint64, s Stored) (*wire.Object, error) {
+	labels := unlabelled
 	switch {
-	case e != JSON && e != Protobuf:
+	case e != wire.JSON && e != wire.Protobuf:
 		return nil, fmt.Errorf("stored object %q: %v", key, e)
 	case s.Dictionary == nil:
 	case !pack.Packs(s.Data):
 		return nil, fmt.Errorf("stored object %q: it is not packed in a known form", key)
 	case s.Labelled && scan.ValidLabels(s.Labels):
-		o.labels = unique.Make(s.Labels)
+		labels = unique.Make(s.Labels)
 	case s.Lazy:
 	default:
 		raw, err := s.Dictionary.Unpack(s.Data)
 		if err != nil {
 			return nil, fmt.Errorf("stored object %q: %w", key, err)
 		}
-		o.labels = keepLabels(raw, e, unlabelled)
+		labels = keepLabels(raw, e, unlabelled)
 	}
+	body := &pack.Body{Data: s.Data}
 	if s.Dictionary != nil {
-		o.body.Store(s.Dictionary.Body(s.Data))
-	} else {
-		o.body.Store(&pack.Body{Data: s.Data})
+		body = s.Dictionary.Body(s.Data)
 	}
-	return o, nil
+	return wire.Assemble(kind, e, key, version, body, labels), nil
 }

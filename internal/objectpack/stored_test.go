@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package objectpack_test
 
 import (
 	"bytes"
 	"maps"
 	"testing"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
@@ -15,13 +16,13 @@ import (
 
 func TestRestore_isTheSameObject(t *testing.T) {
 	for _, e := range wiretest.Encodings {
-		p := wire.NewPacker(0)
+		p := objectpack.NewPacker(0)
 		var objects []*wire.Object
 		for i := range 40 {
 			objects = append(objects, wiretest.PodObject(t, e, i))
 			p.Pack(objects[i], nil)
 		}
-		if !wire.Train(p, objects[0]) {
+		if !objectpack.Train(p, objects[0]) {
 			t.Fatal("there is no dictionary")
 		}
 		raw, stored := wiretest.PodObject(t, e, 100), wiretest.PodObject(t, e, 101)
@@ -30,14 +31,14 @@ func TestRestore_isTheSameObject(t *testing.T) {
 		p.Settle(dense, nil)
 		differing := wiretest.PodObject(t, e, 102)
 		p.Pack(differing, fast)
-		if !differing.Packed() || len(differing.Stored(nil).Data) < 100 {
+		if !differing.Packed() || len(objectpack.Store(differing, nil).Data) < 100 {
 			t.Fatalf("%v is stored as a difference", differing)
 		}
-		forms := map[*wire.Object]wire.Stored{differing: differing.Stored(nil), raw: raw.Stored(nil), stored: p.Stored(stored, nil), fast: fast.Stored(nil), dense: p.Stored(dense, nil)}
-		if stored.Packed() || forms[stored].Dictionary == nil || forms[raw].Dictionary != nil || !forms[fast].Labelled || !wire.Dense(dense) {
+		forms := map[*wire.Object]objectpack.Stored{differing: objectpack.Store(differing, nil), raw: objectpack.Store(raw, nil), stored: p.Stored(stored, nil), fast: objectpack.Store(fast, nil), dense: p.Stored(dense, nil)}
+		if stored.Packed() || forms[stored].Dictionary == nil || forms[raw].Dictionary != nil || !forms[fast].Labelled || !objectpack.Dense(dense) {
 			t.Fatal("the objects are not in the expected forms")
 		}
-		if s := differing.Stored(differing.Bytes()); !bytes.Equal(s.Data, forms[differing].Data) || s.Dictionary != forms[differing].Dictionary || s.Labels != forms[differing].Labels {
+		if s := objectpack.Store(differing, differing.Bytes()); !bytes.Equal(s.Data, forms[differing].Data) || s.Dictionary != forms[differing].Dictionary || s.Labels != forms[differing].Labels {
 			t.Error("a difference whose bytes are known is stored in another form")
 		}
 		lazy := wiretest.PodObject(t, e, 105)
@@ -52,7 +53,7 @@ func TestRestore_isTheSameObject(t *testing.T) {
 				}
 				s.Dictionary = parsed
 			}
-			again, err := wire.Restore(wiretest.PodKind, e, o.Key(), o.Version(), s)
+			again, err := objectpack.Restore(wiretest.PodKind, e, o.Key(), o.Version(), s)
 			wiretest.Must(t, err)
 			if !wire.Same(o, again) || again.Namespace() != o.Namespace() || again.Name() != o.Name() || !bytes.Equal(o.Bytes(), again.Bytes()) {
 				t.Errorf("%v was restored as %v", o, again)
@@ -65,28 +66,28 @@ func TestRestore_isTheSameObject(t *testing.T) {
 }
 
 func TestRestore_refusesDamage(t *testing.T) {
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	o := wiretest.PodObject(t, wire.Protobuf, 0)
 	for i := range 40 {
 		p.Pack(wiretest.PodObject(t, wire.Protobuf, i), nil)
 	}
-	wire.Train(p, o)
+	objectpack.Train(p, o)
 	p.Pack(o, nil)
-	for name, change := range map[string]func(*wire.Stored){
-		"data":      func(s *wire.Stored) { s.Data = nil },
-		"form":      func(s *wire.Stored) { s.Data = append([]byte{'?'}, s.Data[1:]...) },
-		"truncated": func(s *wire.Stored) { s.Data, s.Labelled = s.Data[:len(s.Data)/2], false },
+	for name, change := range map[string]func(*objectpack.Stored){
+		"data":      func(s *objectpack.Stored) { s.Data = nil },
+		"form":      func(s *objectpack.Stored) { s.Data = append([]byte{'?'}, s.Data[1:]...) },
+		"truncated": func(s *objectpack.Stored) { s.Data, s.Labelled = s.Data[:len(s.Data)/2], false },
 	} {
-		s := o.Stored(nil)
+		s := objectpack.Store(o, nil)
 		change(&s)
-		if _, err := wire.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s); err == nil {
+		if _, err := objectpack.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s); err == nil {
 			t.Errorf("%s: damaged data was restored", name)
 		}
 	}
 	// Labels that are not in the stored form are read from the data.
-	s := o.Stored(nil)
+	s := objectpack.Store(o, nil)
 	s.Labels = s.Labels[:len(s.Labels)-1]
-	again, err := wire.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s)
+	again, err := objectpack.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s)
 	wiretest.Must(t, err)
 	if !maps.Equal(wiretest.LabelsOf(o), wiretest.LabelsOf(again)) {
 		t.Errorf("labels %v", wiretest.LabelsOf(again))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package objectpack_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
@@ -37,14 +38,14 @@ func TestObject_recyclesItsBuffer(t *testing.T) {
 	if wiretest.Race {
 		t.Skip("a sync.Pool drops values at random")
 	}
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	packedPods(t, p, wire.Protobuf, 100)
 	used := 0
 	for range 20 {
 		o := watchPods(t, wire.Protobuf, 1)[0]
-		at := wire.BufferOf(o)
+		at := objectpack.BufferOf(o)
 		p.Pack(o, nil)
-		if next := watchPods(t, wire.Protobuf, 1)[0]; wire.BufferOf(next) == at {
+		if next := watchPods(t, wire.Protobuf, 1)[0]; objectpack.BufferOf(next) == at {
 			used++
 		}
 	}
@@ -55,17 +56,17 @@ func TestObject_recyclesItsBuffer(t *testing.T) {
 
 func TestUnify_sharesPackedBytes(t *testing.T) {
 	for _, e := range wiretest.Encodings {
-		p := wire.NewPacker(0)
+		p := objectpack.NewPacker(0)
 		packedPods(t, p, e, 100)
 		stored, arrived := wiretest.PodObject(t, e, 0), watchPods(t, e, 1)[0]
-		wiretest.WantEqual(t, "the same, not packed", wire.Unify(stored, arrived) && !arrived.Packed(), true)
+		wiretest.WantEqual(t, "the same, not packed", objectpack.Unify(stored, arrived) && !arrived.Packed(), true)
 		p.Pack(stored, nil)
 		other := wiretest.PodObject(t, e, 1)
-		if wire.Unify(stored, other) || other.Packed() {
+		if objectpack.Unify(stored, other) || other.Packed() {
 			t.Errorf("%v: another object shares the bytes", e)
 		}
-		wiretest.WantEqual(t, "the same", wire.Unify(stored, arrived), true)
-		wiretest.WantEqual(t, "buffer", wire.BufferOf(arrived), wire.BufferOf(stored))
+		wiretest.WantEqual(t, "the same", objectpack.Unify(stored, arrived), true)
+		wiretest.WantEqual(t, "buffer", objectpack.BufferOf(arrived), objectpack.BufferOf(stored))
 		watchPods(t, e, 2)
 		want := wiretest.PodObject(t, e, 0)
 		tier, _ := want.Label("tier")
@@ -78,7 +79,7 @@ func TestUnify_sharesPackedBytes(t *testing.T) {
 
 func TestObject_keepsSharedBytes(t *testing.T) {
 	for _, e := range wiretest.Encodings {
-		p := wire.NewPacker(0)
+		p := objectpack.NewPacker(0)
 		packedPods(t, p, e, 100)
 		for i, o := range watchPods(t, e, 50) {
 			shared := o.Bytes()
@@ -94,7 +95,7 @@ func TestObject_keepsSharedBytes(t *testing.T) {
 
 // TestObject_keepsBytesOfItsCaller packs an object whose bytes belong to the caller too.
 func TestObject_keepsBytesOfItsCaller(t *testing.T) {
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	packedPods(t, p, wire.Protobuf, 100)
 	raw := wiretest.PodBytes(t, wire.Protobuf, 7)
 	want := bytes.Clone(raw)
@@ -110,7 +111,7 @@ func TestObject_keepsBytesOfItsCaller(t *testing.T) {
 // buffers are used for others.
 func TestObject_readersOfARecycledBuffer(t *testing.T) {
 	for _, e := range wiretest.Encodings {
-		p := wire.NewPacker(0)
+		p := objectpack.NewPacker(0)
 		packedPods(t, p, e, 100)
 		n := 400
 		if wiretest.Race {

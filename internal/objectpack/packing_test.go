@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package objectpack_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -27,9 +28,9 @@ func workloadPod(tb testing.TB, n int, version uint64, message string) *wire.Obj
 }
 
 // workloadPacker returns a packer that has seen enough pods of the workload.
-func workloadPacker(tb testing.TB) *wire.Packer {
+func workloadPacker(tb testing.TB) *objectpack.Packer {
 	tb.Helper()
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	for n := range 300 {
 		p.Pack(workloadPod(tb, n*7, 1, ""), nil)
 	}
@@ -45,7 +46,7 @@ func TestPacker_storesStatesAsDifferences(t *testing.T) {
 		o := workloadPod(t, 1, version*1000, fmt.Sprint("message ", version))
 		body := bytes.Clone(o.Bytes())
 		p.Pack(o, last)
-		if own := wire.DataSize(o); own > 64 {
+		if own := objectpack.DataSize(o); own > 64 {
 			t.Errorf("state %d takes %d bytes of its own", version, own)
 		}
 		wiretest.WantEqual(t, "length", o.Length(), len(body))
@@ -60,7 +61,7 @@ func TestPacker_storesStatesAsDifferences(t *testing.T) {
 		}
 	}
 	p.Settle(last, nil)
-	wiretest.WantEqual(t, "settled", wire.Dense(last), true)
+	wiretest.WantEqual(t, "settled", objectpack.Dense(last), true)
 	wiretest.WantEqual(t, "the same bytes", bytes.Equal(last.Bytes(), bodies[len(bodies)-1]), true)
 }
 
@@ -78,7 +79,7 @@ func TestPacker_storesSimilarObjectsAsDifferences(t *testing.T) {
 		if !o.Packed() || !bytes.Equal(o.Bytes(), body) || !wire.Same(o, other) {
 			t.Fatalf("pod %d is not what it was", n)
 		}
-		alone, after = alone+wire.DataSize(other), after+wire.DataSize(o)
+		alone, after = alone+objectpack.DataSize(other), after+objectpack.DataSize(o)
 		near = o
 	}
 	t.Logf("%d bytes, alone %d", after/200, alone/200)
@@ -95,7 +96,7 @@ func TestPacker_differenceOutlivesItsBase(t *testing.T) {
 	want := bytes.Clone(second.Bytes())
 	p.Settle(first, nil)
 	p.Settle(second, first)
-	if wire.DataSize(second) > wire.DataSize(first)*3/4 {
+	if objectpack.DataSize(second) > objectpack.DataSize(first)*3/4 {
 		t.Fatal("the second pod is not stored as a difference")
 	}
 	q := workloadPacker(t)

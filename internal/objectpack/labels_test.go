@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package objectpack_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -24,9 +25,9 @@ func TestLabel_thatComesTwice(t *testing.T) {
 	wiretest.Must(t, err)
 	entry := "\n\x01a\x12\x012" // a: "2"
 	text := strings.Repeat("some text ", 40)
-	packers := map[wire.Encoding]*wire.Packer{}
+	packers := map[wire.Encoding]*objectpack.Packer{}
 	for _, e := range wiretest.Encodings {
-		packers[e] = wire.NewPacker(0)
+		packers[e] = objectpack.NewPacker(0)
 		packedPods(t, packers[e], e, 50) // samples for a dictionary
 	}
 	for name, object := range map[string]struct {
@@ -85,7 +86,7 @@ func TestEachLabel_isEveryLabel(t *testing.T) {
 		{"quoted": `"\` + "\n\té", "e": "é"},
 	}
 	for _, e := range wiretest.Encodings {
-		p := wire.NewPacker(0)
+		p := objectpack.NewPacker(0)
 		packedPods(t, p, e, 500) // samples for a dictionary
 		packed := 0
 		for n, set := range sets {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package objectpack_test
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/watershed-project/watershed/internal/objectpack"
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -33,7 +35,7 @@ func objectsOfKind(tb testing.TB, kind, n int) []*wire.Object {
 }
 
 // packedIn packs new objects of a kind, and returns them and how many were packed.
-func packedIn(tb testing.TB, p *wire.Packer, kind int) (objects []*wire.Object, packed int) {
+func packedIn(tb testing.TB, p *objectpack.Packer, kind int) (objects []*wire.Object, packed int) {
 	tb.Helper()
 	objects = objectsOfKind(tb, kind, 60)
 	for _, o := range objects {
@@ -53,7 +55,7 @@ func packedIn(tb testing.TB, p *wire.Packer, kind int) (objects []*wire.Object, 
 // TestPacker_limit packs more kinds than there is room for dictionaries.
 func TestPacker_limit(t *testing.T) {
 	const limit = 4 << 20
-	p := wire.NewPacker(limit)
+	p := objectpack.NewPacker(limit)
 	with := 0
 	var all [][]*wire.Object
 	for kind := range 100 {
@@ -62,11 +64,16 @@ func TestPacker_limit(t *testing.T) {
 		if packed > 0 {
 			with++
 		}
-		if _, bytes := p.Dictionaries(); bytes > limit {
+		if bytes := p.DictionaryBytes(); bytes > limit {
 			t.Fatalf("dictionaries and samples take %d bytes", bytes)
 		}
 	}
-	n, bytes := p.Dictionaries()
+	n, bytes := 0, p.DictionaryBytes()
+	for _, objects := range all {
+		if d, _ := p.Newest(objects[0]).(*pack.Dictionary); d != nil {
+			n++
+		}
+	}
 	t.Logf("%d kinds have a dictionary, %d bytes", n, bytes)
 	if n != with || with < 10 || with > 40 || bytes < limit/2 {
 		t.Errorf("%d kinds were packed, %d have a dictionary, %d bytes", with, n, bytes)
@@ -88,10 +95,10 @@ func TestPacker_forgetsKinds(t *testing.T) {
 		kinds = 100
 	}
 	const limit = 4 << 20
-	p := wire.NewPacker(limit)
+	p := objectpack.NewPacker(limit)
 	kept := p.Fork()
 	objects, _ := packedIn(t, kept, -1)
-	_, one := p.Dictionaries()
+	one := p.DictionaryBytes()
 	for kind := range kinds {
 		fork := p.Fork()
 		_, packed := packedIn(t, fork, kind)
@@ -105,8 +112,7 @@ func TestPacker_forgetsKinds(t *testing.T) {
 	}
 	wiretest.Until(t, func() bool {
 		runtime.GC()
-		n, bytes := p.Dictionaries()
-		return n == 1 && bytes == one
+		return p.DictionaryBytes() == one
 	})
 	if _, packed := packedIn(t, p.Fork(), -1); packed != 60 {
 		t.Errorf("%d objects were packed with the dictionary of another packer, want 60", packed)

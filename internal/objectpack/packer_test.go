@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package wire_test
+package objectpack_test
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/kubetest/specimen"
+	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/stream"
 	"github.com/watershed-project/watershed/internal/wiretest"
 	"github.com/watershed-project/watershed/wire"
@@ -39,7 +40,7 @@ func TestPacker_changesNothing(t *testing.T) {
 	}
 	for _, gvk := range kinds {
 		for _, e := range wiretest.Encodings {
-			p := wire.NewPacker(0)
+			p := objectpack.NewPacker(0)
 			var objects []*wire.Object
 			var bodies [][]byte
 			for range 12 {
@@ -49,7 +50,7 @@ func TestPacker_changesNothing(t *testing.T) {
 				objects, bodies = append(objects, o), append(bodies, body)
 				p.Pack(o, nil)
 			}
-			if !wire.Train(p, objects[0]) {
+			if !objectpack.Train(p, objects[0]) {
 				continue // kinds that have hardly any content
 			}
 			for i, o := range objects {
@@ -60,7 +61,7 @@ func TestPacker_changesNothing(t *testing.T) {
 				if i%2 == 0 {
 					p.Settle(o, nil)
 				}
-				if wire.Dense(o) {
+				if objectpack.Dense(o) {
 					dense++
 				}
 				wiretest.CheckObject(t, o, gvk, e, bodies[i])
@@ -82,7 +83,7 @@ func TestPacker_changesNothing(t *testing.T) {
 }
 
 // packedPods returns distinct pods, as in a cluster.
-func packedPods(tb testing.TB, p *wire.Packer, e wire.Encoding, n int) []*wire.Object {
+func packedPods(tb testing.TB, p *objectpack.Packer, e wire.Encoding, n int) []*wire.Object {
 	tb.Helper()
 	objects := make([]*wire.Object, n)
 	for i := range objects {
@@ -104,8 +105,8 @@ func TestPacker_sizes(t *testing.T) {
 		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
 	}
 	for _, e := range wiretest.Encodings {
-		plain := size(packedPods(t, wire.NewPacker(0), e, 4)) / 4 // too few for a dictionary
-		p := wire.NewPacker(0)
+		plain := size(packedPods(t, objectpack.NewPacker(0), e, 4)) / 4 // too few for a dictionary
+		p := objectpack.NewPacker(0)
 		objects := packedPods(t, p, e, 1000)
 		fast := size(objects[500:]) / 500
 		for _, o := range objects {
@@ -125,7 +126,7 @@ func TestPacker_sizes(t *testing.T) {
 }
 
 func TestPacker_leavesAloneWhatGainsNothing(t *testing.T) {
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	small, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, wire.Protobuf, wiretest.PodKind)
 	wiretest.Must(t, err)
 	packedPods(t, p, wire.Protobuf, 100)
@@ -188,7 +189,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 	if wiretest.Race {
 		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
 	}
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	var objects []*wire.Object
 	for n := range 2000 {
 		o := customObject(t, 1, n)
@@ -200,7 +201,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 		p.Settle(o, nil)
 	}
 	var freed atomic.Bool
-	wire.OnFreed(objects[0], func() { freed.Store(true) })
+	objectpack.OnFreed(objects[0], func() { freed.Store(true) })
 	first := fmt.Sprintf("%p", p.Newest(objects[0])) // without keeping it alive
 
 	var after []*wire.Object
@@ -237,7 +238,7 @@ func TestPacker_learnsAgain(t *testing.T) {
 }
 
 func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	packedPods(t, p, wire.JSON, 100)
 	objects := make([]*wire.Object, 60)
 	for i := range objects {
@@ -277,7 +278,7 @@ func TestPacker_readersSeeTheObjectAllTheTime(t *testing.T) {
 }
 
 func TestPacker_labelsAreShared(t *testing.T) {
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	objects := packedPods(t, p, wire.Protobuf, 100)
 	o := objects[99]
 	want, _ := wiretest.PodObject(t, wire.Protobuf, 99).Label("tier")
@@ -291,73 +292,13 @@ func TestPacker_labelsAreShared(t *testing.T) {
 	}
 }
 
-func TestRecent_keepsWithinItsBound(t *testing.T) {
-	recent := wire.NewRecent(1 << 20)
-	var objects []*wire.Object
-	for i := range 500 {
-		o := wiretest.PodObject(t, wire.Protobuf, i)
-		_, err := wire.DecodeRecent[*corev1.Pod](o, recent)
-		wiretest.Must(t, err)
-		objects = append(objects, o)
-	}
-	n, bytes := recent.Size()
-	if bytes > 1<<20 || n < 20 || n > 200 {
-		t.Errorf("%d values of %d bytes are kept", n, bytes)
-	}
-	runtime.GC()
-	runtime.GC()
-	last, first := objects[len(objects)-1], objects[0]
-	if wire.Live(last) != 1 {
-		t.Error("the value decoded last is gone")
-	}
-	if wire.Live(first) != 0 {
-		t.Error("the value decoded first is still there")
-	}
-	recent.Clear()
-	wiretest.Until(t, func() bool {
-		runtime.GC()
-		return wire.Live(last) == 0
-	})
-}
-
-func TestRecent_suspended(t *testing.T) {
-	recent := wire.NewRecent(1 << 20)
-	kept := func() int {
-		_, err := wire.DecodeRecent[*corev1.Pod](wiretest.PodObject(t, wire.Protobuf, 1), recent)
-		wiretest.Must(t, err)
-		n, _ := recent.Size()
-		return n
-	}
-	wiretest.WantEqual(t, "values before", kept(), 1)
-	recent.Suspend()
-	wiretest.WantEqual(t, "values while suspended", kept(), 0)
-	recent.Resume()
-	wiretest.WantEqual(t, "values after", kept(), 1)
-}
-
-func TestSharer_sharesWhatIsRecent(t *testing.T) {
-	made := 0
-	s := &wire.Sharer[string]{Recent: wire.NewRecent(1 << 20), Make: func(o *wire.Object) (string, error) {
-		made++
-		return o.Name() + "!", nil
-	}}
-	o := wiretest.PodObject(t, wire.Protobuf, 1)
-	for range 3 {
-		got, err := s.Decode(o)
-		wiretest.Must(t, err)
-		wiretest.WantEqual(t, "value", got, o.Name()+"!")
-		runtime.GC()
-	}
-	wiretest.WantEqual(t, "values made", made, 1)
-}
-
 // TestPack_largeObjects packs objects that hardly get smaller and are larger than a
 // dictionary can use.
 func TestPack_largeObjects(t *testing.T) {
 	if wiretest.Race {
 		t.Skip("one goroutine, and twenty times slower with the race detector: make e2e runs it")
 	}
-	p := wire.NewPacker(0)
+	p := objectpack.NewPacker(0)
 	rng := rand.New(rand.NewPCG(1, 2))
 	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, New: func() apiruntime.Object { return &corev1.Secret{} }}
 	for i := range 80 {
@@ -376,7 +317,7 @@ func TestPack_largeObjects(t *testing.T) {
 			t.Fatal("packed object is another one")
 		}
 	}
-	if _, size := p.Dictionaries(); size > 8<<20 {
+	if size := p.DictionaryBytes(); size > 8<<20 {
 		t.Errorf("dictionaries and samples take %d bytes", size)
 	}
 }

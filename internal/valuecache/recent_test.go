@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package valuecache_test
+
+import (
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/watershed-project/watershed/internal/valuecache"
+	"github.com/watershed-project/watershed/internal/wiretest"
+	"github.com/watershed-project/watershed/wire"
+)
+
+// held reports whether a decoded pod is alive.
+func held(o *wire.Object) bool {
+	_, ok := wire.Held[*corev1.Pod](o)
+	return ok
+}
+
+func TestRecent_keepsWithinItsBound(t *testing.T) {
+	recent := valuecache.NewRecent(1 << 20)
+	var objects []*wire.Object
+	for i := range 500 {
+		o := wiretest.PodObject(t, wire.Protobuf, i)
+		_, err := valuecache.Decode[*corev1.Pod](o, recent)
+		wiretest.Must(t, err)
+		objects = append(objects, o)
+	}
+	n, bytes := recent.Size()
+	if bytes > 1<<20 || n < 20 || n > 200 {
+		t.Errorf("%d values of %d bytes are kept", n, bytes)
+	}
+	runtime.GC()
+	runtime.GC()
+	last, first := objects[len(objects)-1], objects[0]
+	if !held(last) {
+		t.Error("the value decoded last is gone")
+	}
+	if held(first) {
+		t.Error("the value decoded first is still there")
+	}
+	recent.Clear()
+	wiretest.Until(t, func() bool {
+		runtime.GC()
+		return !held(last)
+	})
+}
+
+func TestRecent_suspended(t *testing.T) {
+	recent := valuecache.NewRecent(1 << 20)
+	kept := func() int {
+		_, err := valuecache.Decode[*corev1.Pod](wiretest.PodObject(t, wire.Protobuf, 1), recent)
+		wiretest.Must(t, err)
+		n, _ := recent.Size()
+		return n
+	}
+	wiretest.WantEqual(t, "values before", kept(), 1)
+	recent.Suspend()
+	wiretest.WantEqual(t, "values while suspended", kept(), 0)
+	recent.Resume()
+	wiretest.WantEqual(t, "values after", kept(), 1)
+}
+
+func TestSharer_sharesWhatIsRecent(t *testing.T) {
+	made := 0
+	s := &valuecache.Sharer[string]{Recent: valuecache.NewRecent(1 << 20), Make: func(o *wire.Object) (string, error) {
+		made++
+		return o.Name() + "!", nil
+	}}
+	o := wiretest.PodObject(t, wire.Protobuf, 1)
+	for range 3 {
+		got, err := s.Decode(o)
+		wiretest.Must(t, err)
+		wiretest.WantEqual(t, "value", got, o.Name()+"!")
+		runtime.GC()
+	}
+	wiretest.WantEqual(t, "values made", made, 1)
+}
