@@ -173,10 +173,7 @@ func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 		return utiljson.Unmarshal(s.Value(), into)
 	}
 	p := protobuf.Scanner{Data: raw}
-	for p.Next() {
-		if p.Field != 1 {
-			continue
-		}
+	for scan.NextMetadata(&p) {
 		// The generated code merges into the existing value, as is required for a message
 		// field that occurs twice.
 		if err := into.Unmarshal(p.Bytes()); err != nil {

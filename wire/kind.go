@@ -45,12 +45,9 @@ const (
 
 // String returns "JSON" or "Protobuf".
 func (e Encoding) String() string {
-	switch e {
-	case JSON:
-		return "JSON"
-	case Protobuf:
-		return "Protobuf"
-	default:
-		return "unknown encoding"
+	names := [...]string{"unknown encoding", JSON: "JSON", Protobuf: "Protobuf"}
+	if int(e) >= len(names) {
+		return names[0]
 	}
+	return names[e]
 }

@@ -46,7 +46,9 @@ var unlabelled unique.Handle[string]
 
 // Assemble returns an object from its parts, which it does not check. It is for the package
 // of this module that restores stored objects.
-func Assemble(kind *Kind, e Encoding, key string, version uint64, body *pack.Body, labels unique.Handle[string]) *Object {
+func Assemble(
+	kind *Kind, e Encoding, key string, version uint64, body *pack.Body, labels unique.Handle[string],
+) *Object {
 	o := &Object{kind: kind, key: key, labels: labels, version: version, encoding: e}
 	o.split = uint16(strings.IndexByte(key, '/') + 1)
 	o.body.Store(body)

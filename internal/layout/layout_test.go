@@ -56,9 +56,10 @@ var rules = map[string]rule{
 	},
 	"internal/objectpack": {own: []string{"internal/buffer", "internal/pack", "internal/scan", "wire"}},
 	"internal/valuecache": {own: []string{"wire"}, others: []string{"k8s.io/apimachinery/"}},
-	"internal/stream": {own: []string{"internal/buffer", "internal/protobuf", "internal/scan", "wire"}, others: []string{
-		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
-	}},
+	"internal/stream": {
+		own:    []string{"internal/buffer", "internal/protobuf", "internal/scan", "wire"},
+		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},
+	},
 	"internal/storage/keyindex": {},
 	"internal/storage/format": {own: []string{
 		"delta", "store", "wire", "internal/objectpack", "internal/pack", "internal/storage/keyindex",
@@ -67,7 +68,7 @@ var rules = map[string]rule{
 		"delta", "wire", "internal/storage/keyindex", "internal/storage/format",
 	}},
 	"internal/storage": {own: []string{
-		"delta", "store", "wire", "internal/pack", "internal/timer",
+		"delta", "store", "wire", "internal/objectpack", "internal/pack", "internal/timer",
 		"internal/storage/keyindex", "internal/storage/format", "internal/storage/reader",
 	}},
 	"disk":               {own: []string{"internal/storage", "internal/storage/format"}},
@@ -75,8 +76,13 @@ var rules = map[string]rule{
 	"internal/histogram": {},
 	"internal/expect":    {own: []string{"internal/timer"}, others: []string{"github.com/google/go-cmp/cmp"}},
 	"reflector":          {own: []string{"delta", "internal/timer"}},
-	"internal/listwatch": {own: []string{"delta", "reflector", "wire", "internal/stream"}, others: []string{"k8s.io/apimachinery/"}},
-	"kube": {own: []string{"internal/listwatch", "internal/stream", "internal/timer", "reflector", "wire"}, others: []string{
+	"internal/listwatch": {
+		own:    []string{"delta", "reflector", "wire", "internal/stream"},
+		others: []string{"k8s.io/apimachinery/"},
+	},
+	"kube": {own: []string{
+		"internal/listwatch", "internal/stream", "internal/timer", "reflector", "wire",
+	}, others: []string{
 		"github.com/klauspost/compress/gzip", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"internal/catchup":     {own: []string{"delta", "store", "fanout"}},

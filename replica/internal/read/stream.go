@@ -279,7 +279,8 @@ func (s *eventStream) initial(c *call, p *view.Page, version uint64) error {
 			if err := p.Matcher.Err(); err != nil {
 				return err
 			}
-			if err := s.event(view.Event{Type: stream.Added, Object: o, Cluster: c.form(r.Cluster).Cluster}); err != nil {
+			added := view.Event{Type: stream.Added, Object: o, Cluster: c.form(r.Cluster).Cluster}
+			if err := s.event(added); err != nil {
 				return err
 			}
 		}
