@@ -4,6 +4,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -46,10 +47,8 @@ type Directory struct{ storage *storage.Directory }
 // defaults. Only one process at a time can have it open. Nothing is written before
 // [Directory.Run].
 func Open(path string, opts *Options) (*Directory, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	d, err := storage.Open(path, &storage.Options{
+	opts = cmp.Or(opts, &Options{})
+	d, err := storage.Open(path, storage.Options{
 		Buffer: opts.Buffer, Window: opts.Window, WindowBytes: opts.WindowBytes, Keys: opts.Keys, Logger: opts.Logger,
 	})
 	if err != nil {

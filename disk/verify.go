@@ -44,9 +44,8 @@ func Verify(path string, keys Keys) (*Report, error) {
 	for i := range verified.Clusters {
 		c := &verified.Clusters[i]
 		report := ClusterReport{Name: c.Name, Bytes: c.Bytes, Since: c.Since, Resources: len(c.Mirrors), Err: c.Err}
-		for j := range c.Mirrors {
-			report.Objects += c.Mirrors[j].Objects
-			report.Err = errors.Join(report.Err, c.Mirrors[j].Err)
+		for _, m := range c.Mirrors {
+			report.Objects, report.Err = report.Objects+m.Objects, errors.Join(report.Err, m.Err)
 		}
 		r.Clusters = append(r.Clusters, report)
 	}

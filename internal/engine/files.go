@@ -20,6 +20,7 @@ import (
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/storage"
+	"github.com/watershed-project/watershed/internal/storage/reader"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -98,9 +99,9 @@ func (f *files) open(ctx context.Context, packer *objectpack.Packer) *storage.St
 	s, err := m.Load(f.stored.Window)
 	rejected := (*storage.Rejection)(nil)
 	switch {
-	case errors.As(err, &rejected) && rejected.Reason == storage.Absent:
+	case errors.As(err, &rejected) && rejected.Reason == reader.Absent:
 		return nil
-	case rejected != nil && rejected.Reason == storage.Mismatched:
+	case rejected != nil && rejected.Reason == reader.Mismatched:
 		f.logger.Info("stored state is replaced: reading the state from the server", "err", err)
 		return nil
 	case err != nil:

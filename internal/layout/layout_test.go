@@ -89,8 +89,8 @@ var rules = map[string]rule{
 	"internal/undecodable": {own: []string{"delta", "wire"}},
 	"internal/engine": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube",
-		"internal/catchup", "internal/histogram", "internal/objectpack", "internal/storage", "internal/timer",
-		"internal/valuecache",
+		"internal/catchup", "internal/histogram", "internal/objectpack", "internal/storage",
+		"internal/storage/reader", "internal/timer", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	".": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/histogram", "internal/timer",

@@ -70,7 +70,7 @@ func BenchmarkPods(b *testing.B) {
 	s, p := packedPods(b)
 	for b.Loop() {
 		path := b.TempDir()
-		d, err := Open(path, nil)
+		d, err := Open(path, Options{})
 		must(b, err)
 		m := openMirror(b, d, podIdentity(), MirrorOptions{Packer: p})
 		began := cpu(b)
@@ -85,7 +85,7 @@ func BenchmarkPods(b *testing.B) {
 		must(b, d.Close())
 
 		began, wall := cpu(b), time.Now()
-		d, err = Open(path, nil)
+		d, err = Open(path, Options{})
 		must(b, err)
 		m = openMirror(b, d, podIdentity(), MirrorOptions{Packer: p})
 		state, err := m.Load(0)
@@ -106,7 +106,7 @@ func BenchmarkPods(b *testing.B) {
 // middle of them.
 func past(b *testing.B, path string, first, last uint64) {
 	b.Helper()
-	d, err := Open(path, nil)
+	d, err := Open(path, Options{})
 	must(b, err)
 	defer d.Close()
 	for name, window := range map[string]int64{"cpu-s/load-after-churn": 0, "cpu-s/load-64MiB-window": 64 << 20} {
@@ -160,7 +160,7 @@ func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], 
 		case j := <-d.jobs:
 			name := format.SnapshotName(j.mirror.digest, j.after)
 			must(b, d.writeSnapshot(j, name, func(time.Duration) {}))
-			d.stateWritten(j, name)
+			d.ledger.stateWritten(j, name)
 		default:
 		}
 		if n%10_000 == 0 {

@@ -4,6 +4,7 @@
 package storage
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -89,10 +90,9 @@ func (c *Cluster) Has(id Identity) bool {
 // A stored mirror of the same objects with another identity is not needed for a restart any
 // more: its files are removed as those of the past are. Until then it can be opened again.
 func (c *Cluster) Mirror(id Identity, opts MirrorOptions) (*Mirror, error) {
-	if opts.Kind == nil {
-		opts.Kind = format.KindOf(id)
-	}
-	if opts.Kind.GroupVersionKind != format.KindOf(id).GroupVersionKind {
+	known := format.KindOf(id)
+	opts.Kind = cmp.Or(opts.Kind, known)
+	if opts.Kind.GroupVersionKind != known.GroupVersionKind {
 		return nil, fmt.Errorf("disk: %v: kind %v is not that of the identity", id, opts.Kind.GroupVersionKind)
 	}
 	m := &Mirror{cluster: c, id: id, digest: format.DigestOf(id), opts: opts}

@@ -142,13 +142,14 @@ func TestCrash_kill(t *testing.T) {
 	for n := range kills {
 		killChild(t, path, seed+uint64(n), time.Duration(r.IntN(120))*time.Millisecond)
 		states, _ := readStates(filepath.Join(filepath.Dir(path), "states"))
-		d, err := Open(path, nil)
+		d, err := Open(path, Options{})
 		must(t, err)
 		for resource := range childMirrors {
 			m, err := d.Cluster("east").Mirror(identify(resource), MirrorOptions{})
 			must(t, err)
 			s, err := m.Load(1 << 20)
-			if rejected := (*Rejection)(nil); errors.As(err, &rejected) && rejected.Reason == Absent && !stored[resource] {
+			rejected := (*Rejection)(nil)
+			if errors.As(err, &rejected) && rejected.Reason == reader.Absent && !stored[resource] {
 				continue // each child was killed before it had written the first state
 			}
 			must(t, err)

@@ -4,6 +4,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	rand "math/rand/v2"
@@ -101,7 +102,7 @@ type verdict struct{ newest, older, rejected int }
 // fails the test.
 func (r *recording) check(t *testing.T, what string) (v verdict) {
 	t.Helper()
-	d, err := Open(r.path, r.opts)
+	d, err := Open(r.path, *cmp.Or(r.opts, &Options{}))
 	if err != nil {
 		return verdict{rejected: len(r.truths)}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Options are those of package disk, with the same defaults. Nil means the defaults, too.
+// Options are those of package disk, with the same defaults.
 type Options struct {
 	Buffer      int64
 	Window      time.Duration
@@ -70,7 +70,7 @@ type Directory struct {
 	running atomic.Bool
 	jobs    chan *stateJob
 
-	written, syncs, snapshots, batches, changes atomic.Int64
+	written, syncs atomic.Int64
 
 	clock  clock
 	opened time.Time
@@ -100,7 +100,7 @@ type queuedBatch struct {
 	mirror *Mirror
 	epoch  uint64
 	size   int64
-	format.BatchHead
+	keyindex.Head
 	restored *Restored // the last restore of the server up to the batch
 	changes  []store.Change[*wire.Object]
 	managers []string

@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/expect"
+	"github.com/watershed-project/watershed/internal/storage/reader"
 )
 
 // run runs a directory until the test, or stop, ends it.
@@ -224,7 +225,7 @@ func TestFault_read(t *testing.T) {
 	}
 	w.mirror = openMirror(t, d, identify("configmaps"), MirrorOptions{})
 	_, err := w.mirror.Load(0)
-	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Unreadable && r.Reason != Damaged {
+	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Unreadable && r.Reason != reader.Damaged {
 		t.Fatalf("%v", err)
 	}
 	w.change(3)

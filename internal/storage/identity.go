@@ -6,8 +6,6 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 
 	"github.com/watershed-project/watershed/wire"
 )
@@ -33,24 +31,3 @@ func ClusterIdentity(uid, address string) (string, error) {
 // TransformIdentity returns the identity of what is done with objects before they are stored:
 // the fields that are dropped, and the name of the transforms, which has their version.
 func TransformIdentity(drop wire.Fields, name string) string { return fmt.Sprintf("%v %s", drop, name) }
-
-// replaces reports whether both identities are of the same part of a resource, in the same
-// form. A mirror is taken for the successor of the other one as long as that is not open: two
-// informers of one program may differ in version or transform, and then both are open.
-func replaces(i, other Identity) bool {
-	return i.Group == other.Group && i.Resource == other.Resource && i.Namespace == other.Namespace &&
-		i.Selector == other.Selector && i.Shard == other.Shard && i.Form == other.Form
-}
-
-// difference returns an error that lists what differs between the stored and the current identity
-// of a mirror.
-func difference(stored, current Identity) error {
-	was, is := reflect.ValueOf(stored), reflect.ValueOf(current)
-	var all []string
-	for n := range was.NumField() {
-		if a, b := was.Field(n).String(), is.Field(n).String(); a != b {
-			all = append(all, fmt.Sprintf("%s is %q and was %q", strings.ToLower(was.Type().Field(n).Name), b, a))
-		}
-	}
-	return errors.New(strings.Join(all, ", "))
-}

@@ -46,7 +46,10 @@ type ledger struct {
 	// wanting are the mirrors that need a complete state.
 	wanting map[*Mirror]struct{}
 	// busy means that a snapshot is being written.
-	busy    bool
+	busy bool
+	// batches, changes and snapshots count what was written.
+	batches, changes, snapshots int64
+
 	dropped uint64
 	errors  uint64
 	lastErr error
@@ -333,6 +336,7 @@ func (l *ledger) stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Stats{
+		Batches: l.batches, Changes: l.changes, Snapshots: l.snapshots,
 		Queued: l.queued, Dropped: l.dropped, Behind: len(l.wanting),
 		Errors: l.errors, LastError: l.lastErr, LastErrorAt: l.lastAt,
 	}

@@ -288,7 +288,7 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 // write adds a batch or a complete state to the buffer, in as many frames as it needs. It
 // returns the size of the frames.
 func (l *clusterLog) write(
-	c *Cluster, m *Mirror, kind byte, h format.BatchHead, changes iter.Seq[format.QueuedChange],
+	c *Cluster, m *Mirror, kind byte, h keyindex.Head, changes iter.Seq[format.QueuedChange],
 ) (size int64, err error) {
 	d := c.directory
 	named, count := len(m.encoder.Sums), 0
@@ -299,7 +299,7 @@ func (l *clusterLog) write(
 	emit := func(flags byte) error {
 		part := h
 		part.Flags |= flags
-		entry.Offset, entry.Head = l.end()-l.covered, part.Indexed()
+		entry.Offset, entry.Head = l.end()-l.covered, part
 		entry.Hashes, entry.Seal = d.hashes, m.encoder.SealIndex(l.covered)
 		entry.Ordinary = entry.Ordinary && flags == 0
 		entry.Required = len(m.encoder.Sums) > named
@@ -307,7 +307,7 @@ func (l *clusterLog) write(
 		for _, s := range m.encoder.Sums[named:] {
 			l.sums[s.String()] = true
 		}
-		d.payload = append(part.Append(d.payload[:0], m.encoder.Sums[named:], count), d.items...)
+		d.payload = append(format.AppendBatch(d.payload[:0], part, m.encoder.Sums[named:], count), d.items...)
 		l.frame(kind, m.number, d.payload)
 		size += format.FrameSize + int64(len(d.payload))
 		named, count, d.items, d.hashes = len(m.encoder.Sums), 0, d.items[:0], d.hashes[:0]

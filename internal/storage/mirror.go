@@ -12,9 +12,7 @@ import (
 )
 
 // Status returns the progress of the mirror.
-func (m *Mirror) Status() MirrorStatus {
-	return m.cluster.directory.ledger.status(m)
-}
+func (m *Mirror) Status() MirrorStatus { return m.cluster.directory.ledger.status(m) }
 
 // Load reads the stored state, with at most window bytes of the batches that led to it. It
 // begins at an older complete state if the files have one, so that the state of an object
@@ -46,7 +44,7 @@ func (m *Mirror) Load(window int64) (*State, error) {
 // absent returns the error for a mirror of which nothing is stored.
 func (c *Cluster) absent(id Identity) *Rejection {
 	if other, ok := c.directory.ledger.mismatched(c, format.DigestOf(id)); ok {
-		return &Rejection{Identity: id, Reason: Mismatched, Err: difference(other, id)}
+		return &Rejection{Identity: id, Reason: reader.Mismatched, Err: id.Difference(other)}
 	}
 	_, err := c.index.DamagedSnapshot(format.DigestOf(id))
 	return reader.Reject(id, err)
@@ -73,6 +71,4 @@ func (m *Mirror) Append(b Batch) {
 // complete state if there is none yet. If Append was not called, another handle of the mirror
 // can load the files, whether this one has loaded them or not. Otherwise they can be loaded
 // when the directory is opened again.
-func (m *Mirror) Close() {
-	m.cluster.directory.ledger.closeMirror(m)
-}
+func (m *Mirror) Close() { m.cluster.directory.ledger.closeMirror(m) }

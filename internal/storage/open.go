@@ -4,6 +4,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,30 +27,18 @@ const (
 // ErrInUse is returned by [Open] for a directory that another process has open.
 var ErrInUse = errors.New("another process uses the directory")
 
-// Open opens a directory, which is created if it does not exist. A nil opts means the
-// defaults. Only one process at a time can have it open. Nothing is written before
-// [Directory.Run].
-func Open(path string, opts *Options) (*Directory, error) {
+// Open opens a directory, which is created if it does not exist. Only one process at a time can
+// have it open. Nothing is written before [Directory.Run].
+func Open(path string, opts Options) (*Directory, error) {
 	d := &Directory{
 		opened: time.Now(),
-		path:   path, limits: defaultLimits,
+		path:   path, opts: opts, limits: defaultLimits,
 		syncNow: make(chan struct{}, 1), jobs: make(chan *stateJob, 1),
 	}
-	if opts != nil {
-		d.opts = *opts
-	}
-	if d.opts.Buffer <= 0 {
-		d.opts.Buffer = 64 << 20
-	}
-	if d.opts.Window <= 0 {
-		d.opts.Window = 5 * time.Minute
-	}
-	if d.opts.WindowBytes <= 0 {
-		d.opts.WindowBytes = 10 << 30
-	}
-	if d.opts.Logger == nil {
-		d.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	d.opts.Buffer = cmp.Or(max(0, opts.Buffer), 64<<20)
+	d.opts.Window = cmp.Or(max(0, opts.Window), 5*time.Minute)
+	d.opts.WindowBytes = cmp.Or(max(0, opts.WindowBytes), 10<<30)
+	d.opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	d.ledger = newLedger(&d.limits, d.opts.Buffer, d.opts.Logger)
 	wake := func() { notify(d.syncNow) }
 	d.dictionaries = format.NewDictionaries(&d.files, filepath.Join(path, dictionariesFolder), d.opts.Keys, wake)
@@ -67,7 +56,7 @@ func (d *Directory) open() error {
 	if err != nil {
 		return err
 	}
-	if err := lock(f); err != nil {
+	if err := format.Lock(f); err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrInUse, err), f.Close())
 	}
 	version, err := checkFormat(d.path)
@@ -156,7 +145,6 @@ type Stats struct {
 // Stats returns the counters.
 func (d *Directory) Stats() Stats {
 	s := d.ledger.stats()
-	s.Batches, s.Changes, s.Snapshots = d.batches.Load(), d.changes.Load(), d.snapshots.Load()
 	s.Bytes, s.Syncs = d.written.Load(), d.syncs.Load()
 	return s
 }

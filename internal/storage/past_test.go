@@ -329,18 +329,18 @@ func TestPast_fileRemovedMeanwhile(t *testing.T) {
 // TestPast_absent reads mirrors and moments that are not stored.
 func TestPast_absent(t *testing.T) {
 	d := openDirectory(t, t.TempDir(), nil)
-	check := func(id Identity, m Moment, want Reason) {
+	check := func(id Identity, m Moment, want reader.Reason) {
 		t.Helper()
 		_, err := d.Cluster("east").At(id, m)
 		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != want {
 			t.Errorf("%v at %v: %v", id, m, err)
 		}
 	}
-	check(identify("pods"), Moment{Version: 7}, Absent)
+	check(identify("pods"), Moment{Version: 7}, reader.Absent)
 	w := newWorld(t, openMirror(t, d, identify("pods"), MirrorOptions{}), 1)
 	w.fill(3)
 	step(d)
-	check(identify("services"), Moment{Version: 7}, Absent)
+	check(identify("services"), Moment{Version: 7}, reader.Absent)
 	_, err := d.Cluster("east").At(identify("pods"), Moment{Version: 7})
 	if e := (*TooOldError)(nil); !errors.As(err, &e) || e.Version != w.version || !e.Time.Equal(w.past[0].time) {
 		t.Errorf("%v", err)
@@ -349,8 +349,8 @@ func TestPast_absent(t *testing.T) {
 	w.change(2)
 	w.change(2)
 	step(d)
-	check(identify("pods"), Moment{Version: w.past[1].version}, Incomplete)
-	check(identify("pods"), Moment{Time: w.past[1].time}, Incomplete)
+	check(identify("pods"), Moment{Version: w.past[1].version}, reader.Incomplete)
+	check(identify("pods"), Moment{Time: w.past[1].time}, reader.Incomplete)
 	var a answers
 	must(t, a.at(d.Cluster("east"), identify("pods"), w.past, Moment{Version: w.past[0].version}))
 	must(t, a.at(d.Cluster("east"), identify("pods"), w.past, Moment{Version: w.past[len(w.past)-1].version}))

@@ -48,7 +48,7 @@ func (l *ledger) openMirror(c *Cluster, m *Mirror) error {
 		m.entry.status.Err, m.entry.closed = format.ErrLocked, true
 	}
 	for key, f := range c.entry.unclaimed {
-		if key != m.digest && replaces(m.id, f.Identity) {
+		if key != m.digest && m.id.Replaces(f.Identity) {
 			c.entry.mismatched[m.digest], f.replaced = f.Identity, true
 		}
 	}
@@ -273,6 +273,7 @@ func (l *ledger) abandon(c *Cluster, failed *segmentInfo, err error) {
 func (l *ledger) batchWritten(q *queuedBatch, size int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.batches, l.changes = l.batches+1, l.changes+int64(len(q.changes))
 	m := q.mirror
 	m.entry.status.Version = m.version
 	if q.Flags&format.OpenBatch == 0 {
@@ -292,18 +293,19 @@ func (l *ledger) stateBegun(m *Mirror, segment uint64, state *format.Stamp) {
 	m.entry.nextBase, m.entry.written = segment, state
 }
 
-// stateWritten records that a complete state is written, in a snapshot or in the log. It returns
-// false if the log was abandoned meanwhile.
-func (l *ledger) stateWritten(j *stateJob, snapshot string) bool {
+// stateWritten records that a complete state is written, in a snapshot or in the log, unless the log
+// was abandoned meanwhile.
+func (l *ledger) stateWritten(j *stateJob, snapshot string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, e := j.mirror, &j.mirror.entry
 	if j.epoch < m.oldest && !j.large {
-		return false
+		return
 	}
 	if snapshot != "" {
-		names := format.SnapshotNames(m.digest)
-		addSnapshotLocked(m.cluster, storedSnapshot{snapshot, names, j.after, j.time, j.bytes})
+		c, names := m.cluster, format.SnapshotNames(m.digest)
+		removeSnapshotLocked(c, snapshot) // it may replace one with the same name
+		c.entry.snapshots = append(c.entry.snapshots, storedSnapshot{snapshot, names, j.after, j.time, j.bytes})
 	}
 	if e.base != j.after.Segment {
 		e.durable = durableState{e.base, e.snapshot}
@@ -317,7 +319,7 @@ func (l *ledger) stateWritten(j *stateJob, snapshot string) bool {
 		l.busy = false
 		notify(l.wake)
 	}
-	return true
+	l.snapshots++
 }
 
 // stateFailed requests the complete state again, after a while.

@@ -37,7 +37,7 @@ func (d *Directory) maintain(now time.Time) {
 		}
 	}
 	for _, g := range d.removeDeparted(now) {
-		all = append(all, g.removal())
+		all = append(all, &removal{departed: g, total: g.bytes, possible: true, time: g.time})
 	}
 	d.limit(all)
 }
@@ -52,45 +52,35 @@ func (c *Cluster) maintain(now time.Time) {
 	if failed != nil {
 		c.log.abandon(c, failed, now)
 	}
-	r, ok := d.ledger.retire(c, now, d.settling, d.opts.Window)
-	if !ok {
+	forgotten, needed, cutoff := d.ledger.retire(c, now, d.settling, d.opts.Window)
+	if cutoff.IsZero() {
 		return
 	}
-	c.removeSnapshots(r.snapshots)
-	for c.log.removable(r.segment) {
+	c.removeSnapshots(forgotten)
+	for c.log.removable(needed) {
 		if !c.removeSegment() {
 			return
 		}
 	}
-	c.removeSnapshots(d.ledger.obsolete(c, r.cutoff))
+	c.removeSnapshots(d.ledger.obsolete(c, cutoff))
 }
 
-// retired is what a cluster does not need any more.
-type retired struct {
-	// cutoff is when the window begins.
-	cutoff time.Time
-	// snapshots are those of mirrors that were forgotten.
-	snapshots []storedSnapshot
-	// segment is the oldest segment that is needed.
-	segment uint64
-}
-
-// retire forgets the mirrors that need too much of the log, and returns what is not needed any
-// more. It returns false while the removal of files waits for readers of the past. Settling means
-// that the clock may be wrong.
-func (l *ledger) retire(c *Cluster, now time.Time, settling bool, window time.Duration) (r retired, ok bool) {
+// retire forgets the mirrors that need too much of the log. It returns their snapshots, the oldest
+// segment that is needed, and when the window begins: the zero time while the removal of files waits
+// for readers of the past. Settling means that the clock may be wrong.
+func (l *ledger) retire(
+	c *Cluster, now time.Time, settling bool, window time.Duration,
+) (forgotten []storedSnapshot, needed uint64, cutoff time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if settling && now.After(c.entry.newest) {
 		now = c.entry.newest // the clock may be wrong after a start
 	}
 	if l.heldLocked(c, now) {
-		return r, false
+		return nil, 0, cutoff
 	}
-	r.cutoff = now.Add(-window)
-	r.snapshots = l.forgetOldLocked(c)
-	r.segment = min(neededLocked(c, false), c.log.neededAt(r.cutoff))
-	return r, true
+	cutoff, forgotten = now.Add(-window), l.forgetOldLocked(c)
+	return forgotten, min(neededLocked(c, false), c.log.neededAt(cutoff)), cutoff
 }
 
 // heldLocked reports whether the removal of files waits for readers of the past, and records
@@ -127,16 +117,11 @@ func (l *ledger) forgetOldLocked(c *Cluster) (obsolete []storedSnapshot) {
 	}
 	for _, f := range c.entry.unclaimed {
 		if c.log.since(f.Base) > limit || f.replaced && !c.log.has(f.Base) {
-			obsolete = append(obsolete, forgetStoredLocked(c, f)...)
+			delete(c.entry.unclaimed, f.Digest)
+			obsolete = append(obsolete, snapshotsLocked(c, f.Digest)...)
 		}
 	}
 	return obsolete
-}
-
-// forgetStoredLocked forgets a mirror that has not been opened, and returns its snapshots.
-func forgetStoredLocked(c *Cluster, f *unclaimed) []storedSnapshot {
-	delete(c.entry.unclaimed, f.Digest)
-	return snapshotsLocked(c, f.Digest)
 }
 
 // snapshotsLocked returns the snapshots of a mirror.
@@ -266,11 +251,6 @@ func (d *Directory) limit(oldest []*removal) {
 	}
 }
 
-// removal returns the removal of all files of a cluster that has left.
-func (g *departed) removal() *removal {
-	return &removal{departed: g, total: g.bytes, possible: true, time: g.time}
-}
-
 // remove removes the file, and the snapshots that the log does not continue any more. It
 // returns the next removal of the cluster.
 func (r *removal) remove() *removal {
@@ -387,12 +367,6 @@ func (l *clusterLog) recent(limits limits, now time.Time) uint64 {
 		from = s.number
 	}
 	return from
-}
-
-// addSnapshotLocked adds a snapshot. It may have replaced one with the same name.
-func addSnapshotLocked(c *Cluster, s storedSnapshot) {
-	removeSnapshotLocked(c, s.name)
-	c.entry.snapshots = append(c.entry.snapshots, s)
 }
 
 // removeSnapshotLocked forgets a snapshot.

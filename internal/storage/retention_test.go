@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/internal/storage/format"
+	"github.com/watershed-project/watershed/internal/storage/reader"
 )
 
 func maintain(d *Directory) { d.maintain(time.Now()) }
@@ -68,7 +69,7 @@ func TestRetention_logIsBounded(t *testing.T) {
 		}
 	}
 	_, err = load(t, path, absent.mirror.id, nil, MirrorOptions{})
-	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Absent {
+	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Absent {
 		t.Errorf("the mirror that was not opened: %v", err)
 	}
 }
@@ -104,7 +105,7 @@ func TestRetention_anotherIdentity(t *testing.T) {
 				d.maintain(time.Now().Add(map[string]time.Duration{"window": 2 * time.Hour}[limit]))
 				finish(t, d)
 				_, err = load(t, path, before.mirror.id, opts, MirrorOptions{})
-				if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Mismatched {
+				if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Mismatched {
 					t.Errorf("the files of the cluster before: %v", err)
 				}
 				s, err = load(t, path, other, opts, MirrorOptions{})
@@ -329,7 +330,7 @@ func TestDictionaries_sweep(t *testing.T) {
 		must(t, os.WriteFile(name, content, 0o600))
 	}
 	_, err = load(t, path, identify("pods"), nil, MirrorOptions{})
-	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Damaged {
+	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Damaged {
 		t.Errorf("with a damaged dictionary: %v", err)
 	}
 }
@@ -352,7 +353,7 @@ func TestFormat_newer(t *testing.T) {
 		d := openDirectory(t, path, nil)
 		w.mirror = openMirror(t, d, identify("pods"), MirrorOptions{})
 		_, err := w.mirror.Load(0)
-		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Newer || !strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
+		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Newer || !strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
 			t.Errorf("%s: %v", filepath.Base(name), err)
 		}
 		w.change(1)
@@ -365,7 +366,7 @@ func TestFormat_newer(t *testing.T) {
 	}
 	must(t, os.WriteFile(filepath.Join(path, formatFile), fmt.Appendf(nil, "watershed %d\n", format.Version+1), 0o600))
 	for _, open := range []func() error{
-		func() error { _, err := Open(path, nil); return err },
+		func() error { _, err := Open(path, Options{}); return err },
 		func() error { _, err := Verify(path, nil); return err },
 	} {
 		if err := open(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/storage/reader"
 )
 
 // storeChanges stores some objects in a new directory, and changes in several segments.
@@ -111,7 +113,7 @@ func TestClose_afterAppend(t *testing.T) {
 	w.mirror.Close()
 	step(d)
 	_, err = openMirror(t, d, w.mirror.id, MirrorOptions{}).Load(1 << 20)
-	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Absent {
+	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Absent {
 		t.Errorf("%v instead of absent", err)
 	}
 	finish(t, d)

@@ -141,7 +141,7 @@ func (d *Directory) round(now time.Time) (later bool) {
 		case j.large:
 			d.jobs <- j // it is empty, because d.busy was not set
 		default:
-			d.stateWritten(j, "")
+			d.ledger.stateWritten(j, "")
 		}
 	}
 	return later
@@ -179,13 +179,11 @@ func (d *Directory) writeBatch(l *clusterLog, q *queuedBatch) error {
 	if err := l.declare(m.cluster, m, q.epoch, m.version, m.era, time.Time{}); err != nil {
 		return err
 	}
-	size, err := l.write(m.cluster, m, format.BatchFrame, q.BatchHead, q.all())
+	size, err := l.write(m.cluster, m, format.BatchFrame, q.Head, q.all())
 	if err != nil {
 		return err
 	}
 	m.restored, l.newest = q.restored, later(l.newest, q.Time)
-	d.batches.Add(1)
-	d.changes.Add(int64(len(q.changes)))
 	d.ledger.batchWritten(q, size)
 	return nil
 }
@@ -196,7 +194,7 @@ func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
 	if j.epoch < m.oldest {
 		return nil
 	}
-	h := format.BatchHead{Version: j.state.Version(), Era: j.state.Era(), Time: j.time}
+	h := keyindex.Head{Version: j.state.Version(), Era: j.state.Era(), Time: j.time}
 	m.restored = j.restored
 	if err := l.declare(m.cluster, m, j.epoch, h.Version, h.Era, h.Time); err != nil {
 		return err
@@ -214,13 +212,6 @@ func (d *Directory) writeState(l *clusterLog, j *stateJob) error {
 	j.after = after
 	d.ledger.stateBegun(m, after.Segment, &format.Stamp{Version: h.Version, Time: h.Time})
 	return nil
-}
-
-// stateWritten records that a complete state is written, in a snapshot or in the log.
-func (d *Directory) stateWritten(j *stateJob, snapshot string) {
-	if d.ledger.stateWritten(j, snapshot) {
-		d.snapshots.Add(1)
-	}
 }
 
 // stateFailed requests the complete state again, after a while.
@@ -245,7 +236,7 @@ func (d *Directory) snapshotLoop(ctx context.Context) {
 			d.stateFailed(j, err)
 			continue
 		}
-		d.stateWritten(j, name)
+		d.ledger.stateWritten(j, name)
 	}
 }
 

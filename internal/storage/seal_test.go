@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/internal/storage/format"
+	"github.com/watershed-project/watershed/internal/storage/reader"
 )
 
 // testKeys returns a key.
@@ -64,7 +65,7 @@ func TestSeal_secrets(t *testing.T) {
 			other := keysOf(t, 0)
 			for _, keys := range []format.Keys{nil, other} {
 				_, err := load(t, path, id, &Options{Keys: keys}, mirror)
-				if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Locked {
+				if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Locked {
 					t.Errorf("with the keys %v: %v", keys, err)
 				}
 			}
@@ -107,7 +108,7 @@ func TestSeal_withoutKey(t *testing.T) {
 	d := openDirectory(t, path, nil)
 	m := openMirror(t, d, identify("secrets"), MirrorOptions{})
 	_, err := m.Load(0)
-	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Locked {
+	if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Locked {
 		t.Errorf("load: %v", err)
 	}
 	w := newWorld(t, m, 1)

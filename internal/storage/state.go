@@ -37,8 +37,6 @@ type (
 	// Rejection is the error for a mirror whose stored state cannot be used, with its reason and
 	// its cause. The caller lists the resource instead.
 	Rejection = reader.Rejection
-	// Reason is why a stored mirror cannot be used.
-	Reason = reader.Reason
 	// TooOldError is returned by [Cluster.At] for a moment before the oldest stored state. It has
 	// the version and the time of that state.
 	TooOldError = reader.TooOldError
@@ -46,33 +44,4 @@ type (
 	// could not be written, the mirror did not run, or the files were removed. It has the
 	// versions and the times between which they are missing.
 	GapError = reader.GapError
-)
-
-// The reasons of a [Rejection].
-const (
-	// Absent means that nothing is stored for the identity.
-	Absent = reader.Absent
-	// Mismatched means that the mirror was stored with another identity. Its files stay as
-	// long as the past does.
-	Mismatched = reader.Mismatched
-	// Damaged means that a checksum is wrong, or that a part is missing.
-	Damaged = reader.Damaged
-	// Newer means that a newer version of this program wrote the files.
-	Newer = reader.Newer
-	// Locked means that the mirror is encrypted and the key is not available.
-	Locked = reader.Locked
-	// Unreadable means that the file system returned an error.
-	Unreadable = reader.Unreadable
-	// Incomplete means that changes are missing at the moment of a [Cluster.At].
-	Incomplete = reader.Incomplete
-)
-
-// The results of [Verify].
-type (
-	// ClusterReport is the part of one cluster: its name and size, the error of a file that
-	// cannot be read, and a report on each mirror.
-	ClusterReport = reader.ClusterReport
-	// MirrorReport is the part of one mirror: the state that would be loaded, or the error
-	// because of which it would be listed again.
-	MirrorReport = reader.MirrorReport
 )

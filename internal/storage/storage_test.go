@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/watershed-project/watershed/internal/storage/format"
+	"github.com/watershed-project/watershed/internal/storage/reader"
 	"go.uber.org/goleak"
 )
 
@@ -34,7 +35,7 @@ func TestMirror_roundTrip(t *testing.T) {
 				m := openMirror(t, d, identify("configmaps"), MirrorOptions{})
 				s, err := m.Load(1 << 20)
 				if run == 0 {
-					if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != Absent {
+					if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Absent {
 						t.Fatalf("an empty directory: %v", err)
 					}
 					w = newWorld(t, m, 1)
@@ -144,7 +145,9 @@ func TestMirror_identity(t *testing.T) {
 		r := (*Rejection)(nil)
 		if id == identify("configmaps") {
 			must(t, err)
-		} else if want := map[Identity]Reason{another: Absent, form: Absent, other: Mismatched}[id]; !errors.As(err, &r) || r.Reason != want {
+		} else if want := map[Identity]reader.Reason{
+			another: reader.Absent, form: reader.Absent, other: reader.Mismatched,
+		}[id]; !errors.As(err, &r) || r.Reason != want {
 			t.Errorf("%v: %v instead of %s", id, err, want)
 		} else if id == other && r.Err.Error() != `cluster is "uid-2" and was "uid-1"` {
 			t.Errorf("the difference is: %v", r.Err)
@@ -189,7 +192,7 @@ func TestCluster_has(t *testing.T) {
 func TestDirectory_twoProcesses(t *testing.T) {
 	path := t.TempDir()
 	d := openDirectory(t, path, nil)
-	if _, err := Open(path, nil); !errors.Is(err, ErrInUse) {
+	if _, err := Open(path, Options{}); !errors.Is(err, ErrInUse) {
 		t.Errorf("the second open returned %v", err)
 	}
 	must(t, d.Close())

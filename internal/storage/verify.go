@@ -17,7 +17,7 @@ type Report struct {
 	// InUse means that a process has the directory open. Files may change during the
 	// verification, and a mirror that is being written may be reported as damaged.
 	InUse    bool
-	Clusters []ClusterReport
+	Clusters []reader.ClusterReport
 	// Dictionaries is the number of dictionaries, and DictionaryBytes their size.
 	Dictionaries    int
 	DictionaryBytes int64
@@ -31,7 +31,7 @@ func Verify(path string, keys format.Keys) (*Report, error) {
 	}
 	r := &Report{}
 	if f, err := os.Open(filepath.Join(path, lockFile)); err == nil {
-		r.InUse = lock(f) != nil
+		r.InUse = format.Lock(f) != nil
 		_ = f.Close() // it also unlocks
 	}
 	s := &format.Files{}

@@ -340,7 +340,7 @@ func (w *world) resume(s *State) {
 // openDirectory opens a directory with small limits. It does not run.
 func openDirectory(tb testing.TB, path string, opts *Options) *Directory {
 	tb.Helper()
-	d, err := Open(path, opts)
+	d, err := Open(path, *cmp.Or(opts, &Options{}))
 	must(tb, err)
 	tb.Cleanup(func() { d.Close() })
 	d.limits = limits{
@@ -364,7 +364,7 @@ func stepAt(d *Directory, now time.Time) {
 			if err := d.writeSnapshot(j, name, func(time.Duration) {}); err != nil {
 				d.stateFailed(j, err)
 			} else {
-				d.stateWritten(j, name)
+				d.ledger.stateWritten(j, name)
 			}
 		default:
 		}
@@ -401,7 +401,7 @@ func openMirror(tb testing.TB, d *Directory, id Identity, opts MirrorOptions) *M
 // load loads a mirror of a copy of a directory, as the next process would.
 func load(tb testing.TB, path string, id Identity, opts *Options, mirror MirrorOptions) (*State, error) {
 	tb.Helper()
-	d, err := Open(path, opts)
+	d, err := Open(path, *cmp.Or(opts, &Options{}))
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (d *Dictionaries) WriteWanted() error {
 	d.mu.Unlock()
 	var errs []error
 	for f, dict := range wanted {
-		if err := d.write(f, dict); err != nil {
+		if err := d.Write(dict, f.sealed); err != nil {
 			errs = append(errs, fmt.Errorf("dictionary %s: %w", f.name(), err))
 		}
 	}
@@ -108,10 +108,7 @@ func (d *Dictionaries) WriteWanted() error {
 
 // Write makes a dictionary durable, encrypted if it is for an encrypted mirror.
 func (d *Dictionaries) Write(dict *pack.Dictionary, sealed bool) error {
-	return d.write(dictionaryFile{dict.Sum(), sealed}, dict)
-}
-
-func (d *Dictionaries) write(f dictionaryFile, dict *pack.Dictionary) error {
+	f := dictionaryFile{dict.Sum(), sealed}
 	d.mu.Lock()
 	done := d.durable[f]
 	if !done {
@@ -129,7 +126,7 @@ func (d *Dictionaries) write(f dictionaryFile, dict *pack.Dictionary) error {
 			if err != nil {
 				return err
 			}
-			content = seal.Encrypt(appendText([]byte{sealedDictionary}, wrapped), content[1:], f.sum[:])
+			content = seal.Encrypt(keyindex.AppendText([]byte{sealedDictionary}, wrapped), content[1:], f.sum[:])
 		}
 		if err := os.MkdirAll(d.folder, FolderMode); err != nil {
 			return err

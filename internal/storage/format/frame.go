@@ -5,7 +5,8 @@ package format
 
 import (
 	"encoding/binary"
-	"time"
+
+	"github.com/watershed-project/watershed/internal/storage/keyindex"
 )
 
 // The kinds of frames. A reader leaves out a frame of a kind that it does not know if the
@@ -37,14 +38,7 @@ type Frame struct {
 	Offset  int64
 	Payload []byte
 	// Head is the beginning of a batch or state whose payload was not read.
-	Head *BatchHead
-}
-
-// BatchHead is the beginning of a batch.
-type BatchHead struct {
-	Flags        byte
-	Version, Era uint64
-	Time         time.Time
+	Head *keyindex.Head
 }
 
 // AppendFrame appends a frame. The checksum of its header covers its place, so that a
@@ -148,8 +142,4 @@ func AnyFrame(data []byte, from int64, segment uint64, offset int64) bool {
 		}
 	}
 	return false
-}
-
-func appendText[T string | []byte](b []byte, text T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }

@@ -6,6 +6,10 @@ package format
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/watershed-project/watershed/wire"
 )
@@ -59,4 +63,24 @@ func KindOf(i Identity) *wire.Kind {
 	k := new(wire.Kind)
 	k.Group, k.Version, k.Kind = i.Group, i.Version, i.Kind
 	return k
+}
+
+// Replaces reports whether both identities are of the same part of a resource, in the same
+// form. A mirror is taken for the successor of the other one as long as that is not open: two
+// informers of one program may differ in version or transform, and then both are open.
+func (i Identity) Replaces(other Identity) bool {
+	return i.Group == other.Group && i.Resource == other.Resource && i.Namespace == other.Namespace &&
+		i.Selector == other.Selector && i.Shard == other.Shard && i.Form == other.Form
+}
+
+// Difference returns an error that lists what differs from the stored identity of a mirror.
+func (i Identity) Difference(stored Identity) error {
+	was, is := reflect.ValueOf(stored), reflect.ValueOf(i)
+	var all []string
+	for n := range was.NumField() {
+		if a, b := was.Field(n).String(), is.Field(n).String(); a != b {
+			all = append(all, fmt.Sprintf("%s is %q and was %q", strings.ToLower(was.Type().Field(n).Name), b, a))
+		}
+	}
+	return errors.New(strings.Join(all, ", "))
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/objectpack"
@@ -128,18 +127,18 @@ func (e *Encoder) Append(b []byte, c QueuedChange, labels bool) ([]byte, error) 
 	body := s.Data
 	if labels && s.Labelled {
 		flags |= labelledFlag
-		e.scratch = append(appendText(e.scratch[:0], s.Labels), s.Data...)
+		e.scratch = append(keyindex.AppendText(e.scratch[:0], s.Labels), s.Data...)
 		body = e.scratch
 	}
 	if e.Seal != nil {
 		body = e.Seal.Encrypt(nil, body, Associated(e.digest, c.Key, c.Version))
 	}
-	b = appendText(append(b, flags), c.Key)
+	b = keyindex.AppendText(append(b, flags), c.Key)
 	b = binary.AppendUvarint(b, c.Version)
 	b = binary.AppendUvarint(b, o.Version())
-	b = appendText(b, c.Manager)
+	b = keyindex.AppendText(b, c.Manager)
 	b = binary.AppendUvarint(b, uint64(number))
-	return appendText(b, body), nil
+	return keyindex.AppendText(b, body), nil
 }
 
 // number returns the number of a dictionary, from 1, or 0 if it may not be named.
@@ -154,23 +153,14 @@ func (e *Encoder) number(d *pack.Dictionary) int {
 	return n
 }
 
-// Append appends a batch without its items: the head, the dictionaries that the items name for the
-// first time, and the number of items.
-func (h BatchHead) Append(b []byte, sums []Sum, items int) []byte {
-	b = append(b, h.Flags)
-	b = binary.AppendUvarint(b, h.Version)
-	b = binary.AppendUvarint(b, h.Era)
-	b = binary.AppendUvarint(b, uint64(h.Time.UnixNano()))
-	b = binary.AppendUvarint(b, uint64(len(sums)))
+// AppendBatch appends a batch without its items: the head, the dictionaries that the items name for
+// the first time, and the number of items.
+func AppendBatch(b []byte, h keyindex.Head, sums []Sum, items int) []byte {
+	b = binary.AppendUvarint(h.Append(b), uint64(len(sums)))
 	for _, s := range sums {
 		b = append(b, s[:]...)
 	}
 	return binary.AppendUvarint(b, uint64(items))
-}
-
-// Indexed returns the head for the index.
-func (h BatchHead) Indexed() keyindex.Head {
-	return keyindex.Head{Flags: h.Flags, Version: h.Version, Era: h.Era, Time: h.Time.UnixNano()}
 }
 
 // SealIndex returns the function that encrypts the section of the mirror in an index frame
@@ -195,11 +185,9 @@ type Decoder struct {
 }
 
 // Batch parses a batch.
-func (d *Decoder) Batch(payload []byte) (h BatchHead, items []Item, err error) {
+func (d *Decoder) Batch(payload []byte) (h keyindex.Head, items []Item, err error) {
 	r := keyindex.Fields{B: payload}
-	h.Flags = r.Byte()
-	h.Version, h.Era = r.Number(), r.Number()
-	h.Time = time.Unix(0, int64(r.Number()))
+	h = r.Head()
 	for n := r.Number(); n > 0 && r.Err == nil; n-- {
 		s := new(Sum)
 		copy(s[:], r.Bytes(uint64(len(s))))
@@ -207,15 +195,6 @@ func (d *Decoder) Batch(payload []byte) (h BatchHead, items []Item, err error) {
 	}
 	items, err = d.items(&r, r.Number())
 	return h, items, err
-}
-
-// TimeOf returns the time of a batch.
-func TimeOf(payload []byte) time.Time {
-	r := keyindex.Fields{B: payload}
-	r.Byte()
-	r.Number() // the version
-	r.Number() // the era
-	return time.Unix(0, int64(r.Number()))
 }
 
 // items parses n items, which must be all that is left.

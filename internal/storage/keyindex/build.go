@@ -6,6 +6,7 @@ package keyindex
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"time"
 )
 
 // Mirror identifies a mirror.
@@ -15,8 +16,15 @@ type Mirror [32]byte
 type Head struct {
 	Flags        byte
 	Version, Era uint64
-	// Time is in nanoseconds since 1970.
-	Time int64
+	// Time is when it arrived, in nanoseconds in the file.
+	Time time.Time
+}
+
+// Append appends the head.
+func (h Head) Append(b []byte) []byte {
+	b = binary.AppendUvarint(append(b, h.Flags), h.Version)
+	b = binary.AppendUvarint(b, h.Era)
+	return binary.AppendUvarint(b, uint64(h.Time.UnixNano()))
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -152,7 +160,7 @@ func (b *Builder) Add(f *Frame) {
 		kind |= required
 	}
 	s.add(kind, f.Offset)
-	s.pieces = appendHead(s.pieces, f.Head)
+	s.pieces = f.Head.Append(s.pieces)
 	b.size += 25
 }
 
@@ -166,8 +174,8 @@ func (s *section) end() {
 	}
 	s.add(Run, s.run.from)
 	s.pieces = binary.AppendUvarint(s.pieces, uint64(s.run.to-s.run.from))
-	if s.pieces = appendHead(s.pieces, s.run.first); s.run.to > s.run.from {
-		s.pieces = appendHead(s.pieces, s.run.last)
+	if s.pieces = s.run.first.Append(s.pieces); s.run.to > s.run.from {
+		s.pieces = s.run.last.Append(s.pieces)
 	}
 	s.run = run{}
 }
@@ -175,12 +183,6 @@ func (s *section) end() {
 func (s *section) add(kind byte, offset int64) {
 	s.pieces = binary.AppendUvarint(append(s.pieces, kind), uint64(offset-s.piece))
 	s.piece = offset
-}
-
-func appendHead(b []byte, h Head) []byte {
-	b = binary.AppendUvarint(append(b, h.Flags), h.Version)
-	b = binary.AppendUvarint(b, h.Era)
-	return binary.AppendUvarint(b, uint64(h.Time))
 }
 
 // Append appends the block of what was added, and begins anew. Start is where the part
@@ -191,16 +193,14 @@ func (b *Builder) Append(p []byte, start, previous, own int64) []byte {
 	p = binary.AppendUvarint(p, uint64(previous))
 	for _, s := range b.sections {
 		s.end()
-		body := appendBytes(make([]byte, 0, len(s.frames)+len(s.hashes)+len(s.pieces)+10), s.frames)
-		body = append(appendBytes(body, s.hashes), s.pieces...)
+		body := AppendText(make([]byte, 0, len(s.frames)+len(s.hashes)+len(s.pieces)+10), s.frames)
+		body = append(AppendText(body, s.hashes), s.pieces...)
 		if s.seal != nil {
 			body = s.seal(s.mirror, body)
 		}
-		p = appendBytes(append(p, s.mirror[:]...), s.declarations)
-		p = appendBytes(p, body)
+		p = AppendText(append(p, s.mirror[:]...), s.declarations)
+		p = AppendText(p, body)
 	}
 	*b = Builder{}
 	return binary.LittleEndian.AppendUint64(p, uint64(own))
 }
-
-func appendBytes(p, b []byte) []byte { return append(binary.AppendUvarint(p, uint64(len(b))), b...) }

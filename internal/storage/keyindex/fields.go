@@ -6,6 +6,7 @@ package keyindex
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // errTruncated means that a payload ends before its fields do.
@@ -50,4 +51,14 @@ func (r *Fields) Byte() byte {
 		return b[0]
 	}
 	return 0
+}
+
+// Head reads the head of a batch or of a complete state.
+func (r *Fields) Head() Head {
+	return Head{Flags: r.Byte(), Version: r.Number(), Era: r.Number(), Time: time.Unix(0, int64(r.Number()))}
+}
+
+// AppendText appends the number of bytes of a text, and the text.
+func AppendText[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }

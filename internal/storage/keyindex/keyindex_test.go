@@ -30,7 +30,8 @@ func TestPieces_random(t *testing.T) {
 				declared[m] = append(declared[m], start+offset)
 				continue
 			}
-			f := Frame{Mirror: Mirror{byte(m)}, Offset: offset, Kind: Batch, Head: Head{Version: n, Time: int64(n) * 1e9, Era: 3, Flags: byte(r.IntN(2))}, Required: r.IntN(9) == 0}
+			f := Frame{Mirror: Mirror{byte(m)}, Offset: offset, Kind: Batch,
+				Head: Head{Version: n, Time: time.Unix(int64(n), 0), Era: 3, Flags: byte(r.IntN(2))}, Required: r.IntN(9) == 0}
 			f.Ordinary = f.Head.Flags == 0
 			for range r.IntN(5) {
 				f.Hashes = append(f.Hashes, Hash(fmt.Append(nil, r.IntN(10))))

@@ -111,11 +111,11 @@ func (s *Section) Pieces(hash uint32) ([]Piece, error) {
 		if p.Kind == Run {
 			p.End = place + placeOf(&r)
 		}
-		p.Head = head(&r)
+		p.Head = r.Head()
 		before(place - 1)
 		switch {
 		case p.Kind == Run && p.End > place:
-			p.Last = head(&r)
+			p.Last = r.Head()
 			all = append(all, p)
 			before(p.End)
 			all = append(all, Piece{Kind: RunEnd, Offset: p.End, Head: p.Last})
@@ -161,8 +161,4 @@ func placeOf(r *Fields) int64 {
 		return 0
 	}
 	return int64(n)
-}
-
-func head(r *Fields) Head {
-	return Head{Flags: r.Byte(), Version: r.Number(), Era: r.Number(), Time: int64(r.Number())}
 }

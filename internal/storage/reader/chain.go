@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/internal/storage/format"
+	"github.com/watershed-project/watershed/internal/storage/keyindex"
 )
 
 // frameRef is the place of a frame.
@@ -18,7 +19,7 @@ type frameRef struct {
 	kind byte
 	// head is the beginning of a batch or state that is not read, because it does not concern
 	// the object that is read. It is nil for all other frames.
-	head *format.BatchHead
+	head *keyindex.Head
 }
 
 // Moment is a point in the past of a mirror: a version if that is not 0, or else a time.
@@ -67,7 +68,7 @@ type chain struct {
 
 // commit is a complete batch, or a complete state.
 type commit struct {
-	format.BatchHead
+	keyindex.Head
 	items []format.Item
 	state bool
 	// again means that the server has gone back to an older version, so that the versions
@@ -149,13 +150,13 @@ func (c *chain) frame(kind byte, payload []byte) (*commit, error) {
 
 // advance handles the head of a batch or a state, and the items that are known of it. It
 // returns the commit if the batch or the state is complete.
-func (c *chain) advance(kind byte, h format.BatchHead, items []format.Item) *commit {
+func (c *chain) advance(kind byte, h keyindex.Head, items []format.Item) *commit {
 	c.pending = append(c.pending, items...)
 	c.listed = c.listed || h.Flags&(format.OpenBatch|format.ListedBatch) != 0
 	if h.Flags&(format.OpenBatch|format.PartialBatch) != 0 {
 		return nil
 	}
-	done := &commit{BatchHead: h, items: c.pending, state: kind == format.StateFrame, again: h.Era != c.era}
+	done := &commit{Head: h, items: c.pending, state: kind == format.StateFrame, again: h.Era != c.era}
 	done.tail = c.tail && !done.state
 	if c.listed {
 		done.Flags |= format.ListedBatch

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/storage/format"
+	"github.com/watershed-project/watershed/internal/storage/keyindex"
 )
 
 // TestDamage_lostDictionary does not use a number of a dictionary after a lost frame, which
@@ -22,7 +23,7 @@ func TestDamage_lostDictionary(t *testing.T) {
 	o := newObject(t, "shop/a", 8, fmt.Sprintf("%0200d", 1))
 	items, err := e.Append(nil, format.Added(o.Key(), o), true)
 	must(t, err)
-	payload := append(format.BatchHead{Version: 8}.Append(nil, e.Sums, 1), items...)
+	payload := append(format.AppendBatch(nil, keyindex.Head{Version: 8}, e.Sums, 1), items...)
 	c := chain{}
 	must(t, c.declare(&format.Declaration{Identity: id, Link: format.Restarts, Version: 7}))
 	if done, err := c.frame(format.StateFrame, payload); err != nil || done == nil || done.items[0].Dictionary == nil {

@@ -71,8 +71,8 @@ func FuzzFrames(f *testing.F) {
 		items, err = e.Append(items, format.Added(key, newObject(f, key, uint64(i+1), "text")), true)
 		must(f, err)
 	}
-	h := format.BatchHead{Version: 9, Time: at}
-	state := append(h.Append(nil, nil, len(keys)), items...)
+	h := keyindex.Head{Version: 9, Time: at}
+	state := append(format.AppendBatch(nil, h, nil, len(keys)), items...)
 	data := add(nil, format.MirrorFrame, declared)
 	f.Add(add(data, format.StateFrame, state))
 	f.Add(add(add(data, format.StateFrame, state), format.BatchFrame, state))
@@ -82,12 +82,12 @@ func FuzzFrames(f *testing.F) {
 		index.Declare(keyindex.Mirror(format.DigestOf(identify("pods"))), place, nil)
 		place += int64(format.FrameSize + len(declared))
 		mirror := keyindex.Mirror(format.DigestOf(identify("pods")))
-		index.Add(&keyindex.Frame{Mirror: mirror, Offset: place, Kind: kind, Head: h.Indexed()})
+		index.Add(&keyindex.Frame{Mirror: mirror, Offset: place, Kind: kind, Head: h})
 		block := index.Append(nil, format.HeadSize, 0, 0)
 		f.Add(add(add(data, format.StateFrame, state), format.IndexFrame, block[:len(block)-keyindex.TrailerSize]))
 	}
 	h.Flags = format.OpenBatch
-	f.Add(add(add(data, format.StateFrame, state), format.BatchFrame, h.Append(nil, []format.Sum{{1}}, 0)))
+	f.Add(add(add(data, format.StateFrame, state), format.BatchFrame, format.AppendBatch(nil, h, []format.Sum{{1}}, 0)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := format.NewHead(format.LogMagic, format.Version)
 		b = format.AppendFrame(b, 1, int64(len(b)), format.SegmentFrame, 0, first)

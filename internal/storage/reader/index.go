@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/internal/storage/format"
+	"github.com/watershed-project/watershed/internal/storage/keyindex"
 )
 
 // Found is what the files have of one mirror.
@@ -153,13 +154,10 @@ func (x *Index) skipTorn() error {
 func (x *Index) from() uint64 {
 	for _, number := range slices.Backward(x.Segments) {
 		if h, err := format.ReadHeader(x.folder, number); err == nil {
-			return max(h.From, x.Segments[0])
+			return max(h.From, x.start())
 		}
 	}
-	if len(x.Segments) > 0 {
-		return x.Segments[0]
-	}
-	return 0
+	return x.start()
 }
 
 // reach records that the files have a state of a time.
@@ -274,7 +272,8 @@ func (x *Index) add(number uint64, c format.Contents, numbers map[uint32]*Found,
 			}
 			continue
 		case format.BatchFrame, format.StateFrame:
-			x.reach(format.TimeOf(f.Payload))
+			payload := keyindex.Fields{B: f.Payload}
+			x.reach(payload.Head().Time)
 		case format.MirrorFrame:
 			var d format.Declaration
 			if json.Unmarshal(f.Payload, &d) != nil {
@@ -374,20 +373,19 @@ func sumsOf(c format.Contents) map[string]bool {
 
 // NamedBy adds the names of the dictionaries that the files of a cluster name.
 func NamedBy(s *format.Files, folder string, named map[string]bool) error {
-	x := &Index{files: s, folder: folder}
-	var err error
-	if x.Listing, err = format.List(folder); err != nil {
+	files, err := format.List(folder)
+	if err != nil {
 		return err
 	}
 	var all []string
-	for _, name := range x.Snapshots {
+	for _, name := range files.Snapshots {
 		snap, err := format.ReadFooter(s, filepath.Join(folder, name))
 		if err != nil {
 			return err
 		}
 		all = append(all, snap.Dictionaries...)
 	}
-	for i, number := range x.Segments {
+	for i, number := range files.Segments {
 		h, err := format.ReadHeader(folder, number)
 		if err != nil {
 			return err
@@ -395,7 +393,7 @@ func NamedBy(s *format.Files, folder string, named map[string]bool) error {
 		if i > 0 {
 			all = append(all, h.Dictionaries...)
 		}
-		if i < len(x.Segments)-1 {
+		if i < len(files.Segments)-1 {
 			continue
 		}
 		data, err := s.ReadAll(filepath.Join(folder, format.SegmentName(number)))

@@ -82,20 +82,16 @@ type loading struct {
 	removed bool
 }
 
-// Load returns the stored state of a mirror by an index of all files. Its objects have the kind.
+// Load returns the stored state of a mirror by an index of all files, with at most window bytes of
+// the batches that led to it. Its objects have the kind. If a snapshot is damaged, the batches must
+// lead from an older state to it.
 func (f *Folder) Load(x *Index, m *Found, kind *wire.Kind, window int64) (*State, error) {
 	r := &format.Restorer{Digest: m.Digest, Kind: kind, Dictionaries: f.Dictionaries}
-	return x.load(m, r, f.Keys, window)
-}
-
-// load returns the stored state of a mirror, with at most window bytes of the batches that
-// led to it. If a snapshot is damaged, the batches must lead from an older state to it.
-func (x *Index) load(f *Found, r *format.Restorer, keys format.Keys, window int64) (*State, error) {
 	unreadable := map[string]error{}
 	for {
-		l := x.loading(f, keys, unreadable)
+		l := x.loading(m, f.Keys, unreadable)
 		l.limit = window
-		l.follow(f)
+		l.follow(m)
 		if !l.known {
 			return nil, l.problem
 		}

@@ -243,7 +243,7 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 	for n := 0; n < len(pieces) && err == nil; n++ {
 		p := &pieces[n]
 		switch {
-		case p.Kind == keyindex.Run && !s.at.Before(time.Unix(0, p.Head.Time)) && s.at.Before(time.Unix(0, p.Last.Time)):
+		case p.Kind == keyindex.Run && !s.at.Before(p.Head.Time) && s.at.Before(p.Last.Time):
 			// The state of the time is within the run.
 			for ; pieces[n].Kind != keyindex.RunEnd; n++ {
 			}
@@ -278,8 +278,8 @@ func (s *objectSegment) skip(p *keyindex.Piece) {
 	if kind == keyindex.Run || kind == keyindex.RunEnd {
 		kind = format.BatchFrame
 	}
-	h := &format.BatchHead{Flags: p.Head.Flags, Version: p.Head.Version, Era: p.Head.Era, Time: time.Unix(0, p.Head.Time)}
-	s.found.refs = append(s.found.refs, frameRef{Position: s.place(p.Offset), kind: kind, head: h})
+	head := p.Head
+	s.found.refs = append(s.found.refs, frameRef{Position: s.place(p.Offset), kind: kind, head: &head})
 }
 
 // expand adds the batches of a run.

@@ -45,16 +45,15 @@ func (f *Folder) At(id format.Identity, m Moment, want func(key string) bool) (*
 // the index of the log it reads only the frames that may concern the object, and at most one chunk
 // of a snapshot.
 func (f *Folder) ObjectAt(id format.Identity, at time.Time, key string) (*State, error) {
-	return f.readAt(id, Moment{Time: at}, nil, f.objectRead(id, key))
+	object := f.objectRead(id, key)
+	object.at = at
+	return f.readAt(id, Moment{Time: at}, nil, object)
 }
 
 // readAt reads the state of a moment. If object is not nil, it is the state of that object.
 func (f *Folder) readAt(
 	id format.Identity, m Moment, want func(key string) bool, object *objectRead,
 ) (*State, error) {
-	if object != nil {
-		object.at = m.Time
-	}
 	var s *State
 	var err error
 	for range maxReads {

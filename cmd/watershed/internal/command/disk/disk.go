@@ -162,7 +162,7 @@ func (o *options) remove(out io.Writer, names []string) (err error) {
 	if err := o.exists(); err != nil {
 		return err
 	}
-	d, err := storage.Open(o.Dir, nil)
+	d, err := storage.Open(o.Dir, storage.Options{})
 	if errors.Is(err, storage.ErrInUse) {
 		return fmt.Errorf("%w %s: stop the server first", storage.ErrInUse, o.Dir)
 	}

@@ -3,14 +3,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package storage
+package format
 
 import (
 	"os"
 	"syscall"
 )
 
-// lock takes the lock of a file, which ends with the process.
-func lock(f *os.File) error {
+// Lock takes the lock of a file, which ends with the process.
+func Lock(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

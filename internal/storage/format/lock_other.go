@@ -3,12 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package storage
+package format
 
 import (
 	"errors"
 	"os"
 )
 
-// lock returns an error: two processes could write to the same files.
-func lock(*os.File) error { return errors.ErrUnsupported }
+// Lock returns an error: two processes could write to the same files.
+func Lock(*os.File) error { return errors.ErrUnsupported }
