@@ -181,7 +181,9 @@ func (w *writer) write(ctx context.Context, rng *rand.Rand) error {
 	defer cancel()
 	w.serial++
 	namespace, name := []string{"a", "b"}[rng.IntN(2)], fmt.Sprintf("x%d", rng.IntN(60))
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"serial": fmt.Sprint(w.serial)}}
+	meta := metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{"serial": fmt.Sprint(w.serial)},
+	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, w.serial)
 	core := w.client.CoreV1()
 	var err error
@@ -197,11 +199,15 @@ func (w *writer) write(ctx context.Context, rng *rand.Rand) error {
 	case kind == 0:
 		_, err = core.Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	case kind == 1 && act == 0:
-		_, err = core.ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": fmt.Sprint(w.serial)}}, metav1.CreateOptions{})
+		_, err = core.ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: meta,
+			Data:       map[string]string{"k": fmt.Sprint(w.serial)},
+		}, metav1.CreateOptions{})
 	case kind == 1 && act == 1:
 		err = core.ConfigMaps(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 	case kind == 1:
-		_, err = core.ConfigMaps(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err = core.ConfigMaps(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{})
 	case act == 0:
 		_, err = core.Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: meta}, metav1.CreateOptions{})
 	case act == 1:
@@ -238,13 +244,16 @@ func newMirrors(t *testing.T, c *kube.Cluster) *mirrors {
 	}
 }
 
-func mirror[T wire.Pointer[P], P any](t *testing.T, c *kube.Cluster, resource string, memory watershed.Memory) *mirrored[T] {
+func mirror[T wire.Pointer[P], P any](
+	t *testing.T, c *kube.Cluster, resource string, memory watershed.Memory,
+) *mirrored[T] {
 	i := informer(t, c, &watershed.Options[T]{
 		Resource: corev1.SchemeGroupVersion.WithResource(resource),
 		Memory:   memory,
 		Logger:   slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{
-			Backoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, Silence: 4 * time.Second, Timeout: 20 * time.Second,
+			Backoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, Silence: 4 * time.Second,
+			Timeout: 20 * time.Second,
 		},
 	})
 	m := &mirrored[T]{Informer: i, resource: resource, known: map[string]uint64{}}
@@ -294,7 +303,9 @@ func (m *mirrors) settle(t *testing.T, c *kubetest.Cluster) {
 	equal(t, c, m.secrets, objects[*metav1.PartialObjectMetadata], within)
 }
 
-func equal[T any](t *testing.T, c *kubetest.Cluster, m *mirrored[T], content func(T, kubetest.Stored) string, within time.Time) {
+func equal[T any](
+	t *testing.T, c *kubetest.Cluster, m *mirrored[T], content func(T, kubetest.Stored) string, within time.Time,
+) {
 	t.Helper()
 	for {
 		want, _ := truth(t, c, m.resource)
@@ -320,7 +331,8 @@ func (m *mirrored[T]) behind(want map[string]kubetest.Stored) []string {
 	var diff []string
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if m.known[key] != uint64(want[key].Revision) {
-			diff = append(diff, fmt.Sprintf("its reader knows %s at %d, in etcd it is at %d", key, m.known[key], want[key].Revision))
+			diff = append(diff, fmt.Sprintf("its reader knows %s at %d, in etcd it is at %d", key, m.known[key],
+				want[key].Revision))
 		}
 	}
 	if len(m.known) != len(want) {

@@ -26,7 +26,8 @@ import (
 func startCluster() (*miniature.Server, *kube.Cluster) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // examples print results only
 	server := miniature.New(
-		miniature.Pod("shop", "cart", "node-7"), miniature.Pod("shop", "checkout", "node-7"), miniature.Pod("shop", "search", "node-8"))
+		miniature.Pod("shop", "cart", "node-7"), miniature.Pod("shop", "checkout", "node-7"),
+		miniature.Pod("shop", "search", "node-8"))
 	cluster, err := kube.FromConfig(server.Config(), &kube.Options{Name: "prod"})
 	if err != nil {
 		panic(err)
@@ -308,7 +309,9 @@ type counted struct {
 	lists *atomic.Int64
 }
 
-func (c counted) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (c counted) List(
+	ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	c.lists.Add(1)
 	return c.Source.List(ctx, opts, each)
 }
@@ -326,7 +329,8 @@ func ExampleSharedOptions_newSource() {
 		return counted{source, &lists}, err
 	}
 	for range 2 { // the second lease shares the informer of the first
-		pods, err := watershed.Shared(factory, &watershed.SharedOptions[*corev1.Pod]{Namespace: "shop", NewSource: newSource})
+		pods, err := watershed.Shared(factory,
+			&watershed.SharedOptions[*corev1.Pod]{Namespace: "shop", NewSource: newSource})
 		if err != nil {
 			fmt.Println(err)
 			return

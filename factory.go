@@ -231,7 +231,9 @@ func (f *Factory) lease(q kube.Query, newSource sourceFunc) (*shared, error) {
 // form returns how objects are stored.
 func (f *Factory) form() engine.Form {
 	o := &f.opts
-	return engine.Form{Directory: o.Disk.Storage(), Drop: o.Drop, Transformed: o.Transform != nil, Name: o.TransformName}
+	return engine.Form{
+		Directory: o.Disk.Storage(), Drop: o.Drop, Transformed: o.Transform != nil, Name: o.TransformName,
+	}
 }
 
 // startLocked runs an engine, unless it runs, the factory does not, or it is idle.

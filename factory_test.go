@@ -110,7 +110,9 @@ func TestFactory_waitForSyncSkipsWhatIsNotLeased(t *testing.T) {
 
 func TestFactory_leaseOfEverything(t *testing.T) {
 	server := new(asked)
-	f := watershed.NewFactory(clusterOf(t, server), &watershed.FactoryOptions{Namespace: "shop", LabelSelector: "app=x", FieldSelector: "spec.nodeName=n"})
+	f := watershed.NewFactory(clusterOf(t, server), &watershed.FactoryOptions{
+		Namespace: "shop", LabelSelector: "app=x", FieldSelector: "spec.nodeName=n",
+	})
 	for _, o := range []*watershed.SharedOptions[*corev1.Pod]{
 		nil,
 		{Namespace: watershed.Everything},
@@ -125,7 +127,8 @@ func TestFactory_leaseOfEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect.Equal(t, server.take(), []string{
-		"/api/v1/namespaces/other/pods  ", "/api/v1/namespaces/shop/pods app=x spec.nodeName=n", "/api/v1/pods app=x spec.nodeName=n",
+		"/api/v1/namespaces/other/pods  ", "/api/v1/namespaces/shop/pods app=x spec.nodeName=n",
+		"/api/v1/pods app=x spec.nodeName=n",
 	})
 }
 
@@ -133,11 +136,15 @@ func TestFactory_leaseOfEverything(t *testing.T) {
 // removes only its own handlers and indexes.
 func TestRelease_closesHandlersAndIndexes(t *testing.T) {
 	f := watershed.NewFactory(clusterOf(t, new(asked)), nil)
-	first, err := watershed.Shared(f, &watershed.SharedOptions[*corev1.Pod]{Mutated: func(string, *corev1.Pod, *corev1.Pod) {}})
+	first, err := watershed.Shared(f, &watershed.SharedOptions[*corev1.Pod]{
+		Mutated: func(string, *corev1.Pod, *corev1.Pod) {},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := watershed.Shared[*wire.Object](f, &watershed.SharedOptions[*wire.Object]{Resource: corev1.SchemeGroupVersion.WithResource("pods")})
+	second, err := watershed.Shared[*wire.Object](f, &watershed.SharedOptions[*wire.Object]{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +164,9 @@ func TestRelease_closesHandlersAndIndexes(t *testing.T) {
 	handlers := second.Status().Handlers
 	expect.Equal(t, len(handlers), 1)
 	expect.Equal(t, handlers[0].Name, "second")
-	pod, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", ResourceVersion: "9"}}, wire.JSON, podKind)
+	pod, err := wire.Encode(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", ResourceVersion: "9"},
+	}, wire.JSON, podKind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +182,8 @@ func TestShared_refusesWhatIsTheFactorys(t *testing.T) {
 	f := watershed.NewFactory(&kube.Cluster{}, nil)
 	lease := reflect.TypeFor[watershed.SharedOptions[*corev1.Pod]]()
 	for _, name := range []string{
-		"Tweak", "Drop", "TransformBytes", "Transform", "Memory", "Packing", "Tap", "Disk", "TransformName", "Stored", "Window",
+		"Tweak", "Drop", "TransformBytes", "Transform", "Memory", "Packing", "Tap", "Disk", "TransformName", "Stored",
+		"Window",
 		"Reflector", "Report", "Counters", "Batch", "Hooks", "Logger",
 	} {
 		if _, ok := lease.FieldByName(name); ok {
@@ -241,14 +251,17 @@ func TestStatus_isReadable(t *testing.T) {
 	s.put("shop/a", nil)
 	pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient})
 	r := pods.Handle(watershed.Handler[*corev1.Pod]{Name: "mine", Add: func(*corev1.Pod, bool) { panic("mine") }})
-	expect.Equal(t, pods.Status().String(), `idle, 0 objects at version 0, not synced; handler "mine": 0 behind, 0 delivered, not synced`)
+	expect.Equal(t, pods.Status().String(),
+		`idle, 0 objects at version 0, not synced; handler "mine": 0 behind, 0 delivered, not synced`)
 	running(t, pods.Run)
 	<-r.Synced()
 	status := pods.Status()
 	status.Handlers[0].BusySince = time.Time{}
 	status.Reflector.State = reflector.Waiting
 	status.Reflector.StaleSince = time.Now().Add(-time.Minute)
-	status.Reflector.Err, status.Reflector.ErrAt, status.Reflector.Failures = errors.New("refused"), time.Now().Add(-time.Hour), 2
-	expect.Equal(t, status.String(), `waiting, 1 objects at version 101, stale for 1m0s, 2 failures, last error 1h0m0s ago: refused; `+
-		`handler "mine": 0 behind, 0 delivered, 1 panics`)
+	status.Reflector.Err, status.Reflector.ErrAt, status.Reflector.Failures = errors.New("refused"),
+		time.Now().Add(-time.Hour), 2
+	expect.Equal(t, status.String(),
+		`waiting, 1 objects at version 101, stale for 1m0s, 2 failures, last error 1h0m0s ago: refused; `+
+			`handler "mine": 0 behind, 0 delivered, 1 panics`)
 }

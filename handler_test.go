@@ -67,7 +67,9 @@ func TestHandler_thatPanicsHarmsNobody(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", nil)
 		var logged trace
-		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
+			Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		})
 		var other trace
 		pods.Handle(watershed.Handler[*corev1.Pod]{
 			Name:   "bad",
@@ -82,7 +84,9 @@ func TestHandler_thatPanicsHarmsNobody(t *testing.T) {
 		s.put("shop/a", nil)
 		s.delete("shop/a")
 		synctest.Wait()
-		expect.Equal(t, other.take(), []string{"add a@101 initial=true", "update a@102 from 101", "delete a@103 seen=true"})
+		expect.Equal(t, other.take(), []string{
+			"add a@101 initial=true", "update a@102 from 101", "delete a@103 seen=true",
+		})
 		var bad watershed.HandlerStatus
 		for _, h := range pods.Status().Handlers {
 			if h.Name == "bad" {
@@ -100,7 +104,9 @@ func TestHandler_panicsGoToItsOwnFunction(t *testing.T) {
 		s := newServer()
 		s.put("shop/a", nil)
 		var logged, panicked, tr trace
-		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
+			Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		})
 		h := tr.handler()
 		h.Add = func(*corev1.Pod, bool) { panicInHandler() }
 		h.Panicked = func(value any) {
@@ -185,7 +191,9 @@ func TestResync_givesEverythingAgain(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		s.put("shop/a", nil)
 		time.Sleep(time.Minute)
-		expect.Equal(t, often.take(), []string{"update a@101 from 101", "update a@102 from 101", "update a@102 from 102"})
+		expect.Equal(t, often.take(), []string{
+			"update a@101 from 101", "update a@102 from 101", "update a@102 from 102",
+		})
 		expect.Equal(t, seldom.take(), []string{"update a@102 from 101"})
 		expect.Equal(t, never.take(), []string{"update a@102 from 101"})
 		time.Sleep(time.Hour)
@@ -452,7 +460,8 @@ func sleeper(t *testing.T, window int64, size, changes int) int64 {
 		}
 	}
 	growth := liveHeap() - before
-	t.Logf("%d changes: heap grew by %.1f MiB; the other handler was at most %v behind", changes, float64(growth)/(1<<20), delay)
+	t.Logf("%d changes: heap grew by %.1f MiB; the other handler was at most %v behind", changes,
+		float64(growth)/(1<<20), delay)
 	if delay > 5*time.Second {
 		t.Errorf("the other handler was %v behind", delay)
 	}

@@ -46,7 +46,8 @@ func TestStats_areCountedWhileObjectsArePacked(t *testing.T) {
 			workload(s, 600)
 			var report watershed.Report
 			i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
-				Memory: memory, Packing: watershed.NewPacking(&watershed.PackingOptions{Settling: 1}), Report: &report, Reflector: patient,
+				Memory: memory, Packing: watershed.NewPacking(&watershed.PackingOptions{Settling: 1}), Report: &report,
+				Reflector: patient,
 			})
 			defer running(t, i.Run)()
 			synced(t, i, time.Minute)
@@ -98,7 +99,10 @@ func TestCounts_delay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		counters := engine.NewCounters()
-		i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Hooks: engine.Hooks{Counters: counters}, Reflector: patient})
+		i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
+			Hooks:     engine.Hooks{Counters: counters},
+			Reflector: patient,
+		})
 		watershed.IndexBy(i, func(*corev1.Pod) []string { time.Sleep(50 * time.Millisecond); return nil })
 		defer running(t, i.Run)()
 		synctest.Wait()

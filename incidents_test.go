@@ -105,7 +105,8 @@ func TestReal_etcdRestoredFromABackup(t *testing.T) {
 	if st.Version >= before {
 		t.Errorf("version %d, before the restore it was %d", st.Version, before)
 	}
-	if lines := strings.Join(logged.take(), ""); !strings.Contains(lines, "level=ERROR") || !strings.Contains(lines, "gone back") {
+	if lines := strings.Join(logged.take(), ""); !strings.Contains(lines, "level=ERROR") ||
+		!strings.Contains(lines, "gone back") {
 		t.Errorf("the restore is not logged:\n%s", lines)
 	}
 	put("changes", "new")
@@ -138,7 +139,8 @@ spec:
 `
 
 func widget(name string) []byte {
-	return []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: " + name + ", namespace: default}, spec: {size: 3}}")
+	return []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: " + name +
+		", namespace: default}, spec: {size: 3}}")
 }
 
 // TestReal_customResourceComesAndGoes removes a resource while an informer watches it.
@@ -206,7 +208,9 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 		defer tr.mu.Unlock()
 		got := slices.Clone(tr.lines)
 		slices.Sort(got[2:min(4, len(got))])
-		if want := []string{"add Widget one", "add Widget two", "delete one", "delete two", "add Widget three"}; !slices.Equal(got, want) {
+		if want := []string{
+			"add Widget one", "add Widget two", "delete one", "delete two", "add Widget three",
+		}; !slices.Equal(got, want) {
 			return fmt.Errorf("the handler received %q", got)
 		}
 		return nil
@@ -218,7 +222,8 @@ func TestReal_factory(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	ctx := t.Context()
 	cluster := connect(t, c.Config())
-	if _, err := cluster.Create(ctx, []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {app: shop}}}")); err != nil {
+	if _, err := cluster.Create(ctx,
+		[]byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {app: shop}}}")); err != nil {
 		t.Fatal(err)
 	}
 	configs := corev1.SchemeGroupVersion.WithResource("configmaps")

@@ -94,7 +94,9 @@ func TestInformer_follows(t *testing.T) {
 		s.put("stage/c", nil)
 		s.delete("shop/b")
 		synctest.Wait()
-		expect.Equal(t, early.take(), []string{"update a@103 from 101", "add c@104 initial=false", "delete b@105 seen=true"})
+		expect.Equal(t, early.take(), []string{
+			"update a@103 from 101", "add c@104 initial=false", "delete b@105 seen=true",
+		})
 		expect.Equal(t, names(nodes.Get("n2")), []string{"a"})
 		expect.Equal(t, slices.Collect(nodes.Values()), []string{"", "n2"})
 		expect.Equal(t, slices.Collect(nodes.Keys("n2")), []string{"shop/a"})
@@ -259,7 +261,9 @@ func TestWatch_stateThenChanges(t *testing.T) {
 		synctest.Wait()
 		stop()
 		wg.Wait() // the end of the run ends the loop
-		expect.Equal(t, lines, []string{"Added shop/a@101 initial", "Updated shop/a@102 from 101", "Deleted shop/a@103 from 102"})
+		expect.Equal(t, lines, []string{
+			"Added shop/a@101 initial", "Updated shop/a@102 from 101", "Deleted shop/a@103 from 102",
+		})
 	})
 }
 
@@ -307,20 +311,21 @@ func TestTransform_onceAndBeforeAnythingElse(t *testing.T) {
 		s.put("shop/worse", nil)
 		s.put("shop/worst", nil)
 		calls := 0
-		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
-			calls++
-			switch p.Name {
-			case "bad":
-				return nil, errors.New("refused")
-			case "worse":
-				return nil, nil
-			case "worst":
-				panic("broken")
-			}
-			p.Labels = map[string]string{"was": p.Spec.NodeName}
-			p.Spec = corev1.PodSpec{}
-			return p, nil
-		}})
+		pods := watershed.FromSource(s,
+			&watershed.SourceOptions[*corev1.Pod]{Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+				calls++
+				switch p.Name {
+				case "bad":
+					return nil, errors.New("refused")
+				case "worse":
+					return nil, nil
+				case "worst":
+					panic("broken")
+				}
+				p.Labels = map[string]string{"was": p.Spec.NodeName}
+				p.Spec = corev1.PodSpec{}
+				return p, nil
+			}})
 		running(t, pods.Run)
 		<-pods.Synced()
 		expect.Equal(t, calls, 4)
@@ -339,10 +344,11 @@ func TestMutated_findsWhoChangesSharedObjects(t *testing.T) {
 		s.put("shop/b", onNode("n1"))
 		var found trace
 		var pods *watershed.Informer[*corev1.Pod]
-		pods = watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Mutated: func(key string, was, is *corev1.Pod) {
-			p, _ := pods.Get("shop/b") // Mutated may read the informer
-			found.add("%s: %s, now %s; %s", key, was.Spec.NodeName, is.Spec.NodeName, p.Name)
-		}})
+		pods = watershed.FromSource(s,
+			&watershed.SourceOptions[*corev1.Pod]{Mutated: func(key string, was, is *corev1.Pod) {
+				p, _ := pods.Get("shop/b") // Mutated may read the informer
+				found.add("%s: %s, now %s; %s", key, was.Spec.NodeName, is.Spec.NodeName, p.Name)
+			}})
 		running(t, pods.Run)
 		<-pods.Synced()
 		p, _ := pods.Get("shop/a")

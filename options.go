@@ -143,7 +143,8 @@ type SourceOptions[T any] struct {
 func (o *SourceOptions[T]) common() *Options[T] {
 	return &Options[T]{
 		Drop: o.Drop, TransformBytes: o.TransformBytes, Transform: o.Transform, Memory: o.Memory, Packing: o.Packing,
-		Resync: o.Resync, Window: o.Window, Reflector: o.Reflector, Report: o.Report, Mutated: o.Mutated, Logger: o.Logger,
+		Resync: o.Resync, Window: o.Window, Reflector: o.Reflector, Report: o.Report, Mutated: o.Mutated,
+		Logger: o.Logger,
 	}
 }
 

@@ -174,7 +174,8 @@ func TestPacking_dictionaries(t *testing.T) {
 		shared := watershed.NewPacking(&watershed.PackingOptions{Settling: 1, Dictionaries: limit})
 		var stops []func()
 		for range 2 {
-			i := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
+			i := watershed.FromSource(s,
+				&watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Packing: shared})
 			stops = append(stops, running(t, i.Run))
 			<-i.Synced()
 			watershed.Settle(i)
@@ -212,8 +213,12 @@ func TestPacking_afterARestore(t *testing.T) {
 		for n := range 2000 {
 			s.put(fmt.Sprintf("shop/pod-%05d", n), func(p *corev1.Pod) {
 				p.UID = types.UID(strconv.Itoa(n))
-				p.Annotations = map[string]string{"text": strings.Repeat("some text that repeats ", 10) + text + strconv.Itoa(n*7919)}
-				p.Spec.Containers = []corev1.Container{{Name: "web", Image: "registry.example.com/team/image:" + strconv.Itoa(n)}}
+				p.Annotations = map[string]string{
+					"text": strings.Repeat("some text that repeats ", 10) + text + strconv.Itoa(n*7919),
+				}
+				p.Spec.Containers = []corev1.Container{
+					{Name: "web", Image: "registry.example.com/team/image:" + strconv.Itoa(n)},
+				}
 			})
 		}
 	}
@@ -224,7 +229,8 @@ func TestPacking_afterARestore(t *testing.T) {
 			if restored {
 				fill(s, 1_000_000, "y")
 			}
-			pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Reflector: patient})
+			pods := watershed.FromSource(s,
+				&watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Reflector: patient})
 			stop := running(t, pods.Run)
 			<-pods.Synced()
 			watershed.Settle(pods)
@@ -251,10 +257,12 @@ func TestPacking_afterARestore(t *testing.T) {
 func TestInformer_thatNeverRunsIsFreed(t *testing.T) {
 	written := func() weak.Pointer[corev1.Pod] {
 		mark := new(corev1.Pod) // the informer alone refers to it
-		i := watershed.FromSource(newServer(), &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
-			p.Name = mark.Name
-			return p, nil
-		}})
+		i := watershed.FromSource(newServer(),
+			&watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed,
+				Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+					p.Name = mark.Name
+					return p, nil
+				}})
 		own := podAt(t, "own", 5)
 		i.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: own.Key(), Object: own, Version: 5})
 		return weak.Make(mark)

@@ -40,7 +40,9 @@ func connect(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	return c
 }
 
-func informer[T wire.Pointer[P], P any](t *testing.T, c *kube.Cluster, opts *watershed.Options[T]) *watershed.Informer[T] {
+func informer[T wire.Pointer[P], P any](
+	t *testing.T, c *kube.Cluster, opts *watershed.Options[T],
+) *watershed.Informer[T] {
 	t.Helper()
 	i, err := watershed.New(c, opts)
 	if err != nil {
@@ -111,7 +113,9 @@ func different(got runtime.Object, want kubetest.Stored) string {
 }
 
 // differences compares an informer with etcd. It returns nothing if they are equal.
-func differences[T any](i *watershed.Informer[T], want map[string]kubetest.Stored, content func(T, kubetest.Stored) string) []string {
+func differences[T any](
+	i *watershed.Informer[T], want map[string]kubetest.Stored, content func(T, kubetest.Stored) string,
+) []string {
 	var found []string
 	snap, n := i.Snapshot(), 0
 	for key, o := range snap.Raw() {
@@ -240,7 +244,8 @@ func TestReal_stopFreesMemory(t *testing.T) {
 	before := liveHeap()
 	with := cycle()
 	after := liveHeap()
-	t.Logf("live heap: before %.1f MB, with 30,000 pods %.1f MB, after stop %.1f MB", float64(before)/1e6, float64(with)/1e6, float64(after)/1e6)
+	t.Logf("live heap: before %.1f MB, with 30,000 pods %.1f MB, after stop %.1f MB", float64(before)/1e6,
+		float64(with)/1e6, float64(after)/1e6)
 	if after > before+before/20 {
 		t.Errorf("after stop the heap is %d bytes, before it was %d", after, before)
 	}

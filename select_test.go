@@ -37,8 +37,9 @@ func randomPods(t *testing.T, rng *rand.Rand, encoding wire.Encoding, n int) []d
 	deltas := make([]delta.Delta[*wire.Object], 0, n)
 	for i := range n {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: selectNamespaces[rng.IntN(len(selectNamespaces)-1)], Name: fmt.Sprintf("p%d", i), ResourceVersion: strconv.Itoa(i + 1),
-			Annotations: map[string]string{"app": "web"},
+			Namespace: selectNamespaces[rng.IntN(len(selectNamespaces)-1)], Name: fmt.Sprintf("p%d", i),
+			ResourceVersion: strconv.Itoa(i + 1),
+			Annotations:     map[string]string{"app": "web"},
 		}}
 		// Other maps with the same keys must not be read as labels.
 		p.Spec.NodeSelector = map[string]string{"tier": "db"}
@@ -51,7 +52,9 @@ func randomPods(t *testing.T, rng *rand.Rand, encoding wire.Encoding, n int) []d
 		if err != nil {
 			t.Fatal(err)
 		}
-		deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()})
+		deltas = append(deltas, delta.Delta[*wire.Object]{
+			Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version(),
+		})
 	}
 	return deltas
 }
@@ -93,7 +96,8 @@ func randomSelector(t *testing.T, rng *rand.Rand) labels.Selector {
 func selected(all iter.Seq2[string, *corev1.Pod], namespace string, selector labels.Selector) []string {
 	var keys []string
 	for key, p := range all {
-		if (namespace == "" || p.Namespace == namespace) && (selector == nil || selector.Matches(labels.Set(p.Labels))) {
+		if (namespace == "" || p.Namespace == namespace) &&
+			(selector == nil || selector.Matches(labels.Set(p.Labels))) {
 			keys = append(keys, key)
 		}
 	}
@@ -107,10 +111,11 @@ func TestSelect_decodesMatchesOnly(t *testing.T) {
 	for _, encoding := range []wire.Encoding{wire.JSON, wire.Protobuf} {
 		for _, memory := range []watershed.Memory{watershed.Fast, watershed.Packed} {
 			var decoded []string
-			pods := watershed.FromSourceWith(newServer(), watershed.Codec[*corev1.Pod]{Decode: func(o *wire.Object) (*corev1.Pod, error) {
-				decoded = append(decoded, o.Key())
-				return wire.DecodeFresh[*corev1.Pod](o)
-			}}, &watershed.SourceOptions[*corev1.Pod]{Memory: memory, Reflector: patient})
+			pods := watershed.FromSourceWith(newServer(),
+				watershed.Codec[*corev1.Pod]{Decode: func(o *wire.Object) (*corev1.Pod, error) {
+					decoded = append(decoded, o.Key())
+					return wire.DecodeFresh[*corev1.Pod](o)
+				}}, &watershed.SourceOptions[*corev1.Pod]{Memory: memory, Reflector: patient})
 			stop := running(t, pods.Run)
 			<-pods.Synced()
 			pods.Write(randomPods(t, rng, encoding, 300)...)
@@ -133,11 +138,13 @@ func TestSelect_decodesMatchesOnly(t *testing.T) {
 					}
 				}
 				if !slices.Equal(got, want) {
-					t.Fatalf("namespace %q and selector %q yield %q, want %q (encoding %v, memory %v)", namespace, selector, got, want, encoding, memory)
+					t.Fatalf("namespace %q and selector %q yield %q, want %q (encoding %v, memory %v)", namespace,
+						selector, got, want, encoding, memory)
 				}
 				for _, key := range decoded {
 					if !slices.Contains(want, key) {
-						t.Fatalf("namespace %q and selector %q decode %s, which does not match (encoding %v, memory %v)", namespace, selector, key, encoding, memory)
+						t.Fatalf("namespace %q and selector %q decode %s, which does not match (encoding %v, memory "+
+							"%v)", namespace, selector, key, encoding, memory)
 					}
 				}
 			}

@@ -46,7 +46,12 @@ type server struct {
 }
 
 func newServer() *server {
-	return &server{encoding: wire.Protobuf, version: 100, pods: map[string]*corev1.Pod{}, streams: map[*serverStream]struct{}{}}
+	return &server{
+		encoding: wire.Protobuf,
+		version:  100,
+		pods:     map[string]*corev1.Pod{},
+		streams:  map[*serverStream]struct{}{},
+	}
 }
 
 // put creates or updates a pod.
@@ -106,7 +111,9 @@ func (s *server) event(typ delta.Type, p *corev1.Pod) reflector.Event[*wire.Obje
 	return reflector.Event[*wire.Object]{Type: typ, Object: o, Version: p.ResourceVersion}
 }
 
-func (s *server) List(_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s *server) List(
+	_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	s.mu.Lock()
 	version, pods := s.version, slices.Collect(maps.Values(s.pods))
 	s.mu.Unlock()
@@ -128,7 +135,9 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
 		w.send(s.event(delta.Added, s.pods[key]))
 	}
-	w.send(reflector.Event[*wire.Object]{Type: delta.Bookmark, Version: strconv.FormatUint(s.version, 10), InitialEnd: true})
+	w.send(reflector.Event[*wire.Object]{
+		Type: delta.Bookmark, Version: strconv.FormatUint(s.version, 10), InitialEnd: true,
+	})
 	s.streams[w] = struct{}{}
 	return w, nil
 }

@@ -47,7 +47,9 @@ func unreachable(t *testing.T) *kube.Cluster {
 }
 
 // leaseFrom leases an informer of a user's source, and fails the test if it fails.
-func leaseFrom[T wire.Pointer[P], P any](t *testing.T, f *watershed.Factory, s *sourcesOf, opts *watershed.SharedOptions[T]) *watershed.Lease[T] {
+func leaseFrom[T wire.Pointer[P], P any](
+	t *testing.T, f *watershed.Factory, s *sourcesOf, opts *watershed.SharedOptions[T],
+) *watershed.Lease[T] {
 	t.Helper()
 	var own watershed.SharedOptions[T]
 	if opts != nil {
@@ -91,7 +93,9 @@ func TestSharedFrom_livesLikeTheFactorys(t *testing.T) {
 		expect.Equal(t, len(stats), 1)
 		expect.Equal(t, stats[0].Cluster+" "+stats[0].Resource, "prod pods")
 
-		leaseFrom(t, f, s, &watershed.SharedOptions[*corev1.Pod]{Namespace: "shop", LabelSelector: watershed.Everything}).Close()
+		leaseFrom(t, f, s, &watershed.SharedOptions[*corev1.Pod]{
+			Namespace: "shop", LabelSelector: watershed.Everything,
+		}).Close()
 		expect.Equal(t, s.queries[1].Namespace+" "+s.queries[1].LabelSelector, "shop ")
 
 		typed.Close()
@@ -123,7 +127,9 @@ func TestSharedFrom_besideShared(t *testing.T) {
 		lease := map[bool]func() (*watershed.Lease[*corev1.Pod], error){
 			true: func() (*watershed.Lease[*corev1.Pod], error) {
 				return watershed.Shared(f, &watershed.SharedOptions[*corev1.Pod]{
-					NewSource: func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error) { return s, nil },
+					NewSource: func(*kube.Cluster, kube.Query) (reflector.Source[*wire.Object], error) {
+						return s, nil
+					},
 				})
 			},
 			false: func() (*watershed.Lease[*corev1.Pod], error) { return watershed.Shared[*corev1.Pod](f, nil) },

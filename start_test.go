@@ -60,10 +60,12 @@ func TestHandler_registeredBeforeRunStartsAtTheFirstList(t *testing.T) {
 			running(t, pods.Run)
 			synctest.Wait()
 			expect.Equal(t, handler.take(), []string{
-				"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false", "update b@104 from 103", "delete b@105 seen=true",
+				"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false", "update b@104 from 103",
+				"delete b@105 seen=true",
 			})
 			expect.Equal(t, loop.take(), []string{
-				"Added a@101 initial=true", "Updated a@102 initial=false", "Added b@103 initial=false", "Updated b@104 initial=false",
+				"Added a@101 initial=true", "Updated a@102 initial=false", "Added b@103 initial=false",
+				"Updated b@104 initial=false",
 				"Deleted b@105 initial=false",
 			})
 			cancel()
@@ -87,7 +89,9 @@ func TestHandler_registeredInARunStartsAtItsRegistration(t *testing.T) {
 		s.put("shop/a", nil)
 		s.put("shop/b", nil)
 		synctest.Wait()
-		expect.Equal(t, tr.take(), []string{"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false"})
+		expect.Equal(t, tr.take(), []string{
+			"add a@101 initial=true", "update a@102 from 101", "add b@103 initial=false",
+		})
 	})
 }
 

@@ -167,13 +167,16 @@ func TestReal_storedState(t *testing.T) {
 			synced(t, next.Informer, 10*time.Second)
 			t.Logf("loaded after %s, synced after %s: %v", loaded, time.Since(began), next.Status())
 			want, _ := truth(t, cluster, "configmaps")
-			if diff := differences(next.Informer, want, func(got *corev1.ConfigMap, want kubetest.Stored) string { return different(got, want) }); len(diff) > 0 {
+			if diff := differences(next.Informer, want, func(got *corev1.ConfigMap, want kubetest.Stored) string {
+				return different(got, want)
+			}); len(diff) > 0 {
 				t.Error(diff)
 			}
 			if lists := next.traffic.Stats().List.Requests; lists > 0 {
 				t.Errorf("%d lists", lists) // a streamed state is a watch
 			}
-			if is := next.Connection(); is.State != reflector.Watching || !is.StaleSince.IsZero() || is.Lists != tt.lists {
+			if is := next.Connection(); is.State != reflector.Watching || !is.StaleSince.IsZero() ||
+				is.Lists != tt.lists {
 				t.Errorf("status %+v", is)
 			}
 			expect.Soon(t, "the handler has all objects", func() bool {
@@ -183,7 +186,8 @@ func TestReal_storedState(t *testing.T) {
 			})
 			next.mu.Lock()
 			defer next.mu.Unlock()
-			if got, want := slices.Sorted(maps.Keys(next.adds)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
+			if got, want := slices.Sorted(maps.Keys(next.adds)),
+				slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
 				t.Errorf("handler received %v, want %v", got, want)
 			}
 		})
@@ -215,7 +219,10 @@ func TestReal_storedFactory(t *testing.T) {
 		writer.Go(func() { _ = d.Run(writing) })
 		f := watershed.NewFactory(c, &watershed.FactoryOptions{Disk: d})
 		running.Go(func() { _ = f.Run(ctx) })
-		roles, err := watershed.Shared[*unstructured.Unstructured](f, &watershed.SharedOptions[*unstructured.Unstructured]{Resource: rbacv1.SchemeGroupVersion.WithResource("clusterroles")})
+		roles, err := watershed.Shared[*unstructured.Unstructured](f,
+			&watershed.SharedOptions[*unstructured.Unstructured]{
+				Resource: rbacv1.SchemeGroupVersion.WithResource("clusterroles"),
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,10 +255,13 @@ func TestStored_needsToKnowTheObjects(t *testing.T) {
 		opts watershed.Options[*corev1.Pod]
 		ok   bool
 	}{
-		"everything":          {watershed.Options[*corev1.Pod]{}, true},
-		"unknown selection":   {watershed.Options[*corev1.Pod]{Tweak: func(*metav1.ListOptions) {}}, false},
-		"unknown transform":   {watershed.Options[*corev1.Pod]{Transform: same}, false},
-		"a transform by name": {watershed.Options[*corev1.Pod]{Transform: same, TransformName: "same, version 1"}, true},
+		"everything":        {watershed.Options[*corev1.Pod]{}, true},
+		"unknown selection": {watershed.Options[*corev1.Pod]{Tweak: func(*metav1.ListOptions) {}}, false},
+		"unknown transform": {watershed.Options[*corev1.Pod]{Transform: same}, false},
+		"a transform by name": {
+			watershed.Options[*corev1.Pod]{Transform: same, TransformName: "same, version 1"},
+			true,
+		},
 	} {
 		tt.opts.Disk = d
 		if _, err := watershed.New(c, &tt.opts); (err == nil) != tt.ok {
@@ -292,7 +302,9 @@ func TestStored_restoredAndAhead(t *testing.T) {
 		runStored(t, dir, cfg, nil, during)
 	}
 	lost := server.Cluster(0).Touch(1)
-	run(server.Cluster(0).Config(), func(i *watershed.Informer[*corev1.Pod]) { expect.Equal(t, i.Snapshot().Version(), lost) })
+	run(server.Cluster(0).Config(), func(i *watershed.Informer[*corev1.Pod]) {
+		expect.Equal(t, i.Snapshot().Version(), lost)
+	})
 	for backup.Cluster(0).Version() <= lost {
 		backup.Cluster(0).Touch(2)
 	}
@@ -301,7 +313,8 @@ func TestStored_restoredAndAhead(t *testing.T) {
 	run(cfg, func(i *watershed.Informer[*corev1.Pod]) {
 		for _, n := range []int{1, 2} {
 			want := backup.Cluster(0).Pod(n)
-			if got, _ := i.Get(want.Namespace + "/" + want.Name); got == nil || got.ResourceVersion != want.ResourceVersion {
+			if got, _ := i.Get(want.Namespace + "/" + want.Name); got == nil ||
+				got.ResourceVersion != want.ResourceVersion {
 				t.Errorf("pod %d is %v, want version %s", n, got, want.ResourceVersion)
 			}
 		}
@@ -370,7 +383,9 @@ type forbidden struct{ next http.RoundTripper }
 
 func (f forbidden) RoundTrip(req *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(req.URL.Path, "/namespaces/kube-system") {
-		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+		return &http.Response{
+			StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: req,
+		}, nil
 	}
 	return f.next.RoundTrip(req)
 }
@@ -390,7 +405,9 @@ func TestStored_nothingWithoutIdentity(t *testing.T) {
 	expect.NoError(t, err)
 	defer d.Close()
 	var log expect.Output
-	i, err := watershed.New[*corev1.Pod](c, &watershed.Options[*corev1.Pod]{Disk: d, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	i, err := watershed.New[*corev1.Pod](c, &watershed.Options[*corev1.Pod]{
+		Disk: d, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	expect.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

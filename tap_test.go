@@ -50,10 +50,17 @@ type scriptedList struct {
 }
 
 func newScripted(version string, first ...*wire.Object) *scripted {
-	return &scripted{first: first, version: version, lists: make(chan scriptedList), watches: make(chan []reflector.Event[*wire.Object])}
+	return &scripted{
+		first:   first,
+		version: version,
+		lists:   make(chan scriptedList),
+		watches: make(chan []reflector.Event[*wire.Object]),
+	}
 }
 
-func (s *scripted) List(ctx context.Context, _ reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s *scripted) List(
+	ctx context.Context, _ reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	l := scriptedList{objects: s.first, version: s.version}
 	if s.listed {
 		select {
@@ -105,7 +112,9 @@ func (w *scriptedWatch) Close() error { return nil }
 
 func podAt(t *testing.T, name string, version uint64) *wire.Object {
 	t.Helper()
-	o, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: strconv.FormatUint(version, 10)}}, wire.Protobuf, podKind)
+	o, err := wire.Encode(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: strconv.FormatUint(version, 10)},
+	}, wire.Protobuf, podKind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +149,9 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 		s := newScripted("10", podAt(t, "1", 3), podAt(t, "2", 4))
 		var calls []tapped
 		i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
-			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet}, Tap: tapOf(&calls),
+			Reflector: reflector.Options{
+				ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet,
+			}, Tap: tapOf(&calls),
 		})
 		stop := running(t, i.Run)
 		expectCalls := func(want ...tapped) {
@@ -151,7 +162,10 @@ func TestTap_saysWhenTheStateIsWhole(t *testing.T) {
 		}
 		expectCalls(tapped{Whole: true, Version: 10, State: map[string]uint64{"a/1": 3, "a/2": 4}})
 		s.watches <- nil
-		s.lists <- scriptedList{objects: []*wire.Object{podAt(t, "0", 12), podAt(t, "1", 11)}, err: errors.New("broken off")}
+		s.lists <- scriptedList{
+			objects: []*wire.Object{podAt(t, "0", 12), podAt(t, "1", 11)},
+			err:     errors.New("broken off"),
+		}
 		synctest.Wait()
 		for _, c := range calls {
 			expect.Equal(t, c.Whole, false)
@@ -180,7 +194,9 @@ func TestTap_isNotConfusedByWrites(t *testing.T) {
 		s := newScripted("10", podAt(t, "1", 3))
 		var calls []tapped
 		i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
-			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet}, Tap: tapOf(&calls),
+			Reflector: reflector.Options{
+				ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet,
+			}, Tap: tapOf(&calls),
 		})
 		stop := running(t, i.Run)
 		synctest.Wait()
@@ -206,7 +222,9 @@ func TestWrite_duringTheFirstListIsReplacedByIt(t *testing.T) {
 		s := newScripted("")
 		s.listed = true // the first list takes a prepared response, too
 		i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
-			Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet},
+			Reflector: reflector.Options{
+				ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: quiet,
+			},
 		})
 		stop := running(t, i.Run)
 		synctest.Wait()
@@ -239,7 +257,10 @@ func TestTap_splitsBatches(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScripted("1")
 			var calls []tapped
-			i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour}, Tap: tapOf(&calls)})
+			i := watershed.FromSource(s, &watershed.SourceOptions[*wire.Object]{
+				Reflector: reflector.Options{ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour},
+				Tap:       tapOf(&calls),
+			})
 			stop := running(t, i.Run)
 			synctest.Wait()
 			state, version := map[string]uint64{}, uint64(1)
@@ -281,7 +302,8 @@ func take(state map[string]uint64, d delta.Delta[*wire.Object]) []string {
 	had, there := state[d.Key]
 	var typ delta.Type
 	switch {
-	case d.Type == delta.Bookmark, !there && d.Type == delta.Deleted, there && d.Type != delta.Deleted && had == d.Object.Version():
+	case d.Type == delta.Bookmark, !there && d.Type == delta.Deleted,
+		there && d.Type != delta.Deleted && had == d.Object.Version():
 		return nil
 	case d.Type == delta.Deleted:
 		typ = delta.Deleted
@@ -305,7 +327,9 @@ func deltasOf(t *testing.T, rng *rand.Rand) (deltas []delta.Delta[*wire.Object],
 	object := func(p part, typ delta.Type, missed bool) {
 		version++
 		o := podAt(t, strconv.Itoa(rng.IntN(5)), version)
-		add(p, delta.Delta[*wire.Object]{Type: typ, Missed: missed, Listed: p == listed, Key: o.Key(), Object: o, Version: version})
+		add(p, delta.Delta[*wire.Object]{
+			Type: typ, Missed: missed, Listed: p == listed, Key: o.Key(), Object: o, Version: version,
+		})
 	}
 	for range 12 {
 		for range rng.IntN(4) {

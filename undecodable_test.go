@@ -82,7 +82,9 @@ func TestHandler_statesThatCannotBeDecoded(t *testing.T) {
 	for _, memory := range []watershed.Memory{watershed.Fast, watershed.Packed} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer()
-			pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient, Memory: memory, Logger: slog.New(slog.DiscardHandler)})
+			pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
+				Reflector: patient, Memory: memory, Logger: slog.New(slog.DiscardHandler),
+			})
 			var tr, addAndDelete trace
 			pods.Handle(tr.handler())
 			some := addAndDelete.handler()
@@ -98,7 +100,8 @@ func TestHandler_statesThatCannotBeDecoded(t *testing.T) {
 			}
 			// A handler without Update receives the last decodable state at a deletion too.
 			expect.Equal(t, addAndDelete.take(), []string{
-				"add mended@103 initial=false", "add breaks@107 initial=false", "delete breaks@107 seen=false", "delete mended@106 seen=false",
+				"add mended@103 initial=false", "add breaks@107 initial=false", "delete breaks@107 seen=false",
+				"delete mended@106 seen=false",
 				"add breaks@114 initial=false", "delete breaks@116 seen=true",
 			})
 		})
@@ -111,7 +114,9 @@ type fixedList struct {
 	*server
 }
 
-func (l fixedList) List(_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (l fixedList) List(
+	_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	for _, o := range l.objects {
 		if err := each(o); err != nil {
 			return reflector.Page{}, err
@@ -131,7 +136,9 @@ func TestHandler_undecodableFromTheStart(t *testing.T) {
 		opts := patient
 		opts.ListOnly = true
 		s := fixedList{[]*wire.Object{podState(t, "bad", 1, false), podState(t, "good", 2, true)}, newServer()}
-		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: opts, Resync: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
+			Reflector: opts, Resync: time.Second, Logger: slog.New(slog.DiscardHandler),
+		})
 		var tr trace
 		pods.Handle(tr.handler())
 		running(t, pods.Run)
@@ -154,7 +161,9 @@ func TestHandler_undecodableFromTheStart(t *testing.T) {
 func TestWatch_statesThatCannotBeDecoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient, Logger: slog.New(slog.DiscardHandler)})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
+			Reflector: patient, Logger: slog.New(slog.DiscardHandler),
+		})
 		running(t, pods.Run)
 		<-pods.Synced()
 		var tr trace
@@ -203,7 +212,9 @@ func TestUndecodable_isLoggedOncePerState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		var logged trace
-		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{Reflector: patient, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		pods := watershed.FromSource(s, &watershed.SourceOptions[*corev1.Pod]{
+			Reflector: patient, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		})
 		nodes := watershed.IndexBy(pods, byNode)
 		running(t, pods.Run)
 		<-pods.Synced()

@@ -38,7 +38,9 @@ func (s *still) set(version string, skipped []error, objects ...*wire.Object) {
 	s.version, s.skipped, s.objects = version, skipped, objects
 }
 
-func (s *still) List(_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s *still) List(
+	_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.objects {
@@ -79,7 +81,10 @@ func (w *stillWatch) Close() error { return nil }
 
 func setting(t *testing.T, name string, version int) *wire.Object {
 	t.Helper()
-	raw := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","resourceVersion":"%d"}}`, name, version)
+	raw := fmt.Sprintf(
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","resourceVersion":"%d"}}`, name,
+		version,
+	)
 	o, err := wire.NewObject([]byte(raw), wire.JSON, nil)
 	expect.NoError(t, err)
 	return o
@@ -95,7 +100,8 @@ func stored(t *testing.T, path string, src *still, during func(*watershed.Inform
 	running.Go(func() { _ = d.Run(writing) })
 	i := watershed.FromSource(src, &watershed.SourceOptions[*wire.Object]{
 		Logger: slog.New(slog.DiscardHandler), Reflector: reflector.Options{ListOnly: true},
-		Hooks: engine.Hooks{Stored: &engine.Stored{Open: func(context.Context, *objectpack.Packer) (*storage.Mirror, error) {
+		Hooks: engine.Hooks{Stored: &engine.Stored{Open: func(context.Context, *objectpack.Packer) (*storage.Mirror,
+			error) {
 			id := storage.Identity{
 				Cluster: "uid-1", Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Encoding: "JSON",
 			}

@@ -30,7 +30,8 @@ func TestInformer_keepsObjectsOfAResourceThatIsNotServed(t *testing.T) {
 		for _, name := range []string{"1", "2", "3"} {
 			list.Items = append(list.Items, *versioned(pod("a", name), 5))
 		}
-		notFound := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{Resource: "pods"}, "", "404 page not found", 0, true)
+		notFound := apierrors.NewGenericServerResponse(http.StatusNotFound, "list",
+			schema.GroupResource{Resource: "pods"}, "", "404 page not found", 0, true)
 		var open atomic.Pointer[watch.RaceFreeFakeWatcher]
 		i := podInformer(&cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {

@@ -9,9 +9,10 @@
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Cache: cache.Options{NewInformer: compat.NewInformer(nil)}})
 //
 //	// client-go
-//	pods := factory.InformerFor(&corev1.Pod{}, func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+//	newPods := func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 //		return compat.NewInformer(nil)(listWatch(c), &corev1.Pod{}, resync, indexers)
-//	})
+//	}
+//	pods := factory.InformerFor(&corev1.Pod{}, newPods)
 //
 // Objects are kept as packed bytes and decoded when they are read. [Tap] in the client's
 // transport passes the bytes of watches to informers as the server sent them. Without it,

@@ -35,10 +35,14 @@ func ExampleNewInformer() {
 
 	newInformer := compat.NewInformer(&compat.Options{Logger: slog.New(slog.DiscardHandler)})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	informer := factory.InformerFor(&corev1.Pod{}, func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		lw := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything())
-		return newInformer(lw, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	})
+	informer := factory.InformerFor(&corev1.Pod{},
+		func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			lw := cache.NewListWatchFromClient(c.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
+				fields.Everything())
+			return newInformer(lw, &corev1.Pod{}, resync, cache.Indexers{
+				cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+			})
+		})
 	deleted := make(chan struct{})
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) { fmt.Println("add", obj.(*corev1.Pod).Name, initial) },

@@ -39,7 +39,9 @@ func newPods(client kubernetes.Interface, resync time.Duration) cache.SharedInde
 			return client.CoreV1().Pods("").Watch(ctx, opts)
 		},
 	}, client)
-	return compat.NewInformer(quiet)(lw, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return compat.NewInformer(quiet)(lw, &corev1.Pod{}, resync, cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	})
 }
 
 // watching waits until the watch of an informer is open. An informer is synced before
@@ -48,7 +50,9 @@ func newPods(client kubernetes.Interface, resync time.Duration) cache.SharedInde
 func watching(t *testing.T, client *clienttesting.Fake) {
 	t.Helper()
 	expect.Soon(t, "the watch", func() bool {
-		return slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "watch" })
+		return slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool {
+			return a.GetVerb() == "watch"
+		})
 	})
 }
 
@@ -92,7 +96,8 @@ func TestFakeClientset(t *testing.T) {
 	if _, err := client.CoreV1().Pods("a").Create(ctx, pod("a", "2"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Pods("a").Update(ctx, labelled(pod("a", "2"), "y"), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods("a").Update(ctx, labelled(pod("a", "2"), "y"),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoreV1().Pods("a").Delete(ctx, "1", metav1.DeleteOptions{}); err != nil {
@@ -126,10 +131,13 @@ func TestFakeDynamicClient(t *testing.T) {
 			return resource.Watch(ctx, opts)
 		},
 	}, client)
-	i := compat.NewInformer(quiet)(lw, &unstructured.Unstructured{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	i := compat.NewInformer(quiet)(lw, &unstructured.Unstructured{}, 0, cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	})
 	synced(t, i)
 	watching(t, &client.Fake)
-	if _, err := resource.Namespace("a").Create(t.Context(), unstructuredConfigMap("2", "y"), metav1.CreateOptions{}); err != nil {
+	if _, err := resource.Namespace("a").Create(t.Context(), unstructuredConfigMap("2", "y"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	lister := dynamiclister.New(i.GetIndexer(), configMaps)
@@ -141,7 +149,8 @@ func TestFakeDynamicClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if value, _, _ := unstructured.NestedString(got.Object, "data", "key"); value != "y" || got.GetKind() != "ConfigMap" {
+	if value, _, _ := unstructured.NestedString(got.Object, "data", "key"); value != "y" ||
+		got.GetKind() != "ConfigMap" {
 		t.Errorf("it is %v", got)
 	}
 }
@@ -151,7 +160,9 @@ func TestFakeMetadataClient(t *testing.T) {
 	if err := metav1.AddMetaToScheme(known); err != nil {
 		t.Fatal(err)
 	}
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "1", Labels: map[string]string{"label": "x"}}}
+	object := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "1", Labels: map[string]string{"label": "x"}},
+	}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	client := metadatafake.NewSimpleMetadataClient(known, object)
 	resource := client.Resource(configMaps)

@@ -34,7 +34,9 @@ func (r *registration) HasSynced() bool { return isClosed(r.synced) }
 
 // HasSyncedChecker returns a checker that is done when HasSynced is true.
 func (r *registration) HasSyncedChecker() cache.DoneChecker {
-	return done{name: fmt.Sprintf("%s + event handler %s", r.informer.HasSyncedChecker().Name(), r.name), when: r.synced}
+	return done{
+		name: fmt.Sprintf("%s + event handler %s", r.informer.HasSyncedChecker().Name(), r.name), when: r.synced,
+	}
 }
 
 // ShutdownChan returns a channel that is closed when the handler was removed and will not
@@ -47,12 +49,16 @@ func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.Re
 }
 
 // AddEventHandlerWithResyncPeriod adds a handler with a resync period of its own.
-func (i *informer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithResyncPeriod(
+	handler cache.ResourceEventHandler, period time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
 // AddEventHandlerWithOptions adds a handler.
-func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithOptions(
+	handler cache.ResourceEventHandler, options cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.stopped {
@@ -175,13 +181,21 @@ func adapt(handler cache.ResourceEventHandler, logger klog.Logger) watershed.Han
 	var add, update, del bool
 	switch f := handler.(type) {
 	case cache.ResourceEventHandlerFuncs:
-		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+		add = f.AddFunc != nil
+		update = f.UpdateFunc != nil
+		del = f.DeleteFunc != nil
 	case *cache.ResourceEventHandlerFuncs:
-		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+		add = f.AddFunc != nil
+		update = f.UpdateFunc != nil
+		del = f.DeleteFunc != nil
 	case cache.ResourceEventHandlerDetailedFuncs:
-		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+		add = f.AddFunc != nil
+		update = f.UpdateFunc != nil
+		del = f.DeleteFunc != nil
 	case *cache.ResourceEventHandlerDetailedFuncs:
-		add, update, del = f.AddFunc != nil, f.UpdateFunc != nil, f.DeleteFunc != nil
+		add = f.AddFunc != nil
+		update = f.UpdateFunc != nil
+		del = f.DeleteFunc != nil
 	default:
 		return h
 	}

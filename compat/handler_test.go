@@ -185,7 +185,8 @@ func TestHandler_panicsAsWithClientGo(t *testing.T) {
 	really, handlers := utilruntime.ReallyCrash, utilruntime.PanicHandlers
 	defer func() { utilruntime.ReallyCrash, utilruntime.PanicHandlers = really, handlers }()
 	utilruntime.ReallyCrash = false
-	for name, create := range map[string]func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer{
+	for name, create := range map[string]func(cache.ListerWatcher, runtime.Object, time.Duration,
+		cache.Indexers) cache.SharedIndexInformer{
 		"client-go": cache.NewSharedIndexInformer, "ours": compat.NewInformer(nil),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +212,9 @@ func TestHandler_panicsAsWithClientGo(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				stop()
 				logged := []string{"panic no", `log "level"=0 "msg"="notified"`}
-				if got, want := j.take(), append(append([]string{"after 0s"}, logged...), append([]string{"after 1s"}, logged...)...); !slices.Equal(got, want) {
+				if got, want := j.take(),
+					append(append([]string{"after 0s"}, logged...),
+						append([]string{"after 1s"}, logged...)...); !slices.Equal(got, want) {
 					t.Errorf("noted\n%q, want\n%q", got, want)
 				}
 			})
@@ -226,7 +229,8 @@ func TestHandler_usesItsLogger(t *testing.T) {
 	logger := funcr.New(func(_, args string) { j.note("%s", args) }, funcr.Options{})
 	i := podInformer(podSource(t), 0, nil)
 	period := time.Minute
-	if _, err := i.AddEventHandlerWithOptions(&recorder{}, cache.HandlerOptions{Logger: &logger, ResyncPeriod: &period}); err != nil {
+	if _, err := i.AddEventHandlerWithOptions(&recorder{},
+		cache.HandlerOptions{Logger: &logger, ResyncPeriod: &period}); err != nil {
 		t.Fatal(err)
 	}
 	if got := j.take(); len(got) != 1 || !strings.Contains(got[0], "does not resync") {
@@ -240,7 +244,8 @@ func TestHandler_names(t *testing.T) {
 	if got, want := i.HasSyncedChecker().Name(), "SharedIndexInformer *v1.Pod"; got != want {
 		t.Errorf("the informer is called %q, want %q", got, want)
 	}
-	if got, want := r.HasSyncedChecker().Name(), "SharedIndexInformer *v1.Pod + event handler *compat_test.recorder"; got != want {
+	if got, want := r.HasSyncedChecker().Name(),
+		"SharedIndexInformer *v1.Pod + event handler *compat_test.recorder"; got != want {
 		t.Errorf("the handler is called %q, want %q", got, want)
 	}
 	synced(t, i)
@@ -284,7 +289,8 @@ func TestResync_periods(t *testing.T) {
 				}
 				stop := run(t, i)
 				synctest.Wait()
-				if _, err := i.AddEventHandlerWithOptions(count(&late), cache.HandlerOptions{ResyncPeriod: &c.late}); err != nil {
+				if _, err := i.AddEventHandlerWithOptions(count(&late),
+					cache.HandlerOptions{ResyncPeriod: &c.late}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute + 100*time.Millisecond)

@@ -58,7 +58,9 @@ func expectNames(t *testing.T, what string, objs []any, want ...string) {
 func TestIndexer_asClientGos(t *testing.T) {
 	for name, x := range twoStores(t) {
 		t.Run(name, func(t *testing.T) {
-			for _, p := range []*corev1.Pod{labelled(pod("a", "1"), "x"), labelled(pod("a", "2"), "xy"), labelled(pod("b", "1"), "y"), pod("", "c")} {
+			for _, p := range []*corev1.Pod{
+				labelled(pod("a", "1"), "x"), labelled(pod("a", "2"), "xy"), labelled(pod("b", "1"), "y"), pod("", "c"),
+			} {
 				if err := x.Add(p); err != nil {
 					t.Fatal(err)
 				}
@@ -96,7 +98,8 @@ func TestIndexer_asClientGos(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectNames(t, "Index of a namespace", objs, "a/1", "a/2")
-			if got, want := sorted(x.ListIndexFuncValues(cache.NamespaceIndex)), []string{"", "a", "b"}; !slices.Equal(got, want) {
+			if got, want := sorted(x.ListIndexFuncValues(cache.NamespaceIndex)),
+				[]string{"", "a", "b"}; !slices.Equal(got, want) {
 				t.Errorf("namespaces: %q, want %q", got, want)
 			}
 			if got, want := sorted(x.ListIndexFuncValues("label")), []string{"x", "y"}; !slices.Equal(got, want) {
@@ -148,7 +151,11 @@ func TestIndexer_keysOfANamespace(t *testing.T) {
 	x := podInformer(podSource(t), 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}).GetIndexer()
 	var all []any
 	for n := range 20_000 {
-		all = append(all, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", n%2000), Name: fmt.Sprint("pod-", n), ResourceVersion: "1"}})
+		all = append(all, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: fmt.Sprint("ns-", n%2000), Name: fmt.Sprint("pod-", n), ResourceVersion: "1",
+			},
+		})
 	}
 	expect.NoError(t, x.Replace(all, "1"))
 	fastest := func(read func() int, want int) time.Duration {
@@ -177,7 +184,9 @@ func TestIndexer_gets(t *testing.T) {
 			if err := x.Add(labelled(pod("a", "1"), "x")); err != nil {
 				t.Fatal(err)
 			}
-			for _, key := range []any{pod("a", "1"), cache.DeletedFinalStateUnknown{Key: "a/1"}, cache.ExplicitKey("a/1")} {
+			for _, key := range []any{
+				pod("a", "1"), cache.DeletedFinalStateUnknown{Key: "a/1"}, cache.ExplicitKey("a/1"),
+			} {
 				obj, ok, err := x.Get(key)
 				if err != nil || !ok || obj.(*corev1.Pod).Labels["label"] != "x" {
 					t.Errorf("Get(%v) = %v %v %v", key, obj, ok, err)
@@ -208,7 +217,11 @@ func TestIndexer_errorsHaveClientGosWords(t *testing.T) {
 		{"ByIndex", func(x cache.Indexer) error { _, err := x.ByIndex("none", "x"); return err }},
 		{"IndexKeys", func(x cache.Indexer) error { _, err := x.IndexKeys("none", "x"); return err }},
 		{"Index", func(x cache.Indexer) error { _, err := x.Index("none", pod("a", "1")); return err }},
-		{"AddIndexers", func(x cache.Indexer) error { return x.AddIndexers(cache.Indexers{"label": byLabel, "new": byLabel}) }},
+		{
+			"AddIndexers", func(x cache.Indexer) error {
+				return x.AddIndexers(cache.Indexers{"label": byLabel, "new": byLabel})
+			},
+		},
 		{"Get", func(x cache.Indexer) error { _, _, err := x.Get(3); return err }},
 		{"Add", func(x cache.Indexer) error { return x.Add(3) }},
 		{"Update", func(x cache.Indexer) error { return x.Update(3) }},
@@ -250,7 +263,8 @@ func TestIndexer_indexersCanBeAddedAndAreACopy(t *testing.T) {
 		t.Error("a change of the map from GetIndexers changes the indexes")
 	}
 	stop()
-	if err := i.AddIndexers(cache.Indexers{"late": byLabel}); err == nil || err.Error() != "indexer was not added because it has stopped already" {
+	if err := i.AddIndexers(cache.Indexers{"late": byLabel}); err == nil ||
+		err.Error() != "indexer was not added because it has stopped already" {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -301,7 +315,8 @@ func TestIndexer_deletesWhatCannotBeDecoded(t *testing.T) {
 	s := serve(t, runtime.ContentTypeJSON)
 	s.watch = func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", s.media)
-		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"a","name":"1","resourceVersion":"1"},"spec":{"nodeName":7}}}`)
+		_, _ = io.WriteString(w,
+			`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"a","name":"1","resourceVersion":"1"},"spec":{"nodeName":7}}}`)
 		s.stream(w, r, bookmark(10))
 	}
 	cfg, _ := s.config()

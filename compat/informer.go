@@ -29,12 +29,15 @@ import (
 // NewInformer returns a constructor of informers, with the parameters of
 // [cache.NewSharedIndexInformer], for controller-runtime's cache.Options.NewInformer. A
 // nil opts means the defaults.
-func NewInformer(opts *Options) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+func NewInformer(
+	opts *Options,
+) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	o := opts.withDefaults()
 	// Informers of one constructor share the packing: a dictionary takes 300 KB for each
 	// kind, and a program may have one informer per namespace.
 	packing := watershed.NewPacking(nil)
-	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+		indexers cache.Indexers) cache.SharedIndexInformer {
 		return newInformer(lw, example, resync, indexers, &o, packing)
 	}
 }
@@ -74,9 +77,14 @@ type informer struct {
 
 var _ cache.SharedIndexInformer = (*informer)(nil)
 
-func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts *Options, packing *watershed.Packing) *informer {
+func newInformer(
+	lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers, opts *Options,
+	packing *watershed.Packing,
+) *informer {
 	p := newPrototype(example, opts.Scheme, opts.KeepKind)
-	i := &informer{prototype: p, example: example, logs: opts.Logger, resync: resync, shortest: resync, linger: opts.Linger}
+	i := &informer{
+		prototype: p, example: example, logs: opts.Logger, resync: resync, shortest: resync, linger: opts.Linger,
+	}
 	i.logger = slog.New(&i.contextual)
 	if opts.Logger != nil {
 		i.logger = opts.Logger
@@ -86,7 +94,8 @@ func newInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Dur
 	// controller-runtime edits the watches of metadata: each would be requested twice, first
 	// with the tap.
 	s.decoded.Store(p.goType == reflect.TypeFor[*metav1.PartialObjectMetadata]())
-	streams := features.FeatureGates().Enabled(features.WatchListClient) && !watchlist.DoesClientNotSupportWatchListSemantics(lw)
+	streams := features.FeatureGates().Enabled(features.WatchListClient) &&
+		!watchlist.DoesClientNotSupportWatchListSemantics(lw)
 	c := watershed.Codec[runtime.Object]{Decode: p.decode, DecodeLike: p.decodeLike}
 	i.engine = watershed.FromSourceWith(s, c, &watershed.SourceOptions[runtime.Object]{
 		Memory:         opts.memory(),

@@ -49,7 +49,8 @@ func TestInformer_runsOnce(t *testing.T) {
 	i.Run(nil) // returns at once: it cannot run again
 	h := &recorder{}
 	_, err := i.AddEventHandler(h)
-	if want := fmt.Sprintf("handler %v was not added to shared informer because it has stopped already", h); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("handler %v was not added to shared informer because it has stopped already",
+		h); err == nil || err.Error() != want {
 		t.Errorf("a handler after the end: %v, want %s", err, want)
 	}
 	if err := i.RemoveEventHandler(r); err != nil {
@@ -88,7 +89,8 @@ func TestInformer_stopsByItsChannel(t *testing.T) {
 	c := i.GetController()
 	c.Run(stop)
 	c.RunWithContext(t.Context())
-	if !c.HasSynced() || !cache.IsDone(c.HasSyncedChecker()) || c.LastSyncResourceVersion() != i.LastSyncResourceVersion() {
+	if !c.HasSynced() || !cache.IsDone(c.HasSyncedChecker()) ||
+		c.LastSyncResourceVersion() != i.LastSyncResourceVersion() {
 		t.Error("the controller is not that of the informer")
 	}
 	close(stop)
@@ -98,11 +100,13 @@ func TestInformer_stopsByItsChannel(t *testing.T) {
 func TestInformer_thatNeverSyncsStops(t *testing.T) {
 	lists := atomic.Int32{}
 	source := &cache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			lists.Add(1)
 			return nil, errors.New("no")
 		},
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return nil, errors.New("no") },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return nil, errors.New("no")
+		},
 	}
 	i := podInformer(source, 0, nil)
 	r := join(t, i, &recorder{})
@@ -214,12 +218,15 @@ func TestWatchErrorHandler_asClientGos(t *testing.T) {
 					i = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, nil)
 				}
 				failures := make(chan error, 100)
-				if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { failures <- err }); err != nil {
+				if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+					failures <- err
+				}); err != nil {
 					t.Fatal(err)
 				}
 				stop := run(t, i)
 				if c.want {
-					if err := <-failures; c.list != nil && !errors.Is(err, c.list) || c.watch != nil && !errors.Is(err, c.watch) {
+					if err := <-failures; c.list != nil && !errors.Is(err, c.list) ||
+						c.watch != nil && !errors.Is(err, c.watch) {
 						t.Errorf("the handler received %v", err)
 					}
 					return

@@ -65,15 +65,25 @@ func TestKind_ofTypedObjectsIsAsWithClientGo(t *testing.T) {
 		transform func(*corev1.Pod)
 		want      []string
 	}{
-		"by default":              {compat.Options{}, values(pod("a", "1")), nothing, none},
-		"unpacked":                {compat.Options{Fast: true}, values(pod("a", "1")), nothing, none},
-		"with KeepKind":           {compat.Options{KeepKind: true}, values(pod("a", "1")), nothing, all},
-		"JSON from a tap":         {compat.Options{}, tapped(runtime.ContentTypeJSON), nothing, none},
-		"protobuf from a tap":     {compat.Options{}, tapped(runtime.ContentTypeProtobuf), nothing, none},
-		"a tap with KeepKind":     {compat.Options{KeepKind: true}, tapped(runtime.ContentTypeProtobuf), nothing, all},
-		"the ListerWatcher's":     {compat.Options{}, values(stated), nothing, all},
-		"the transform's":         {compat.Options{}, values(pod("a", "1")), state, []string{"handler: Pod", "index: Pod", "store: Pod", "transform: none"}},
-		"the transform's removal": {compat.Options{}, values(stated), forget, []string{"handler: none", "index: none", "store: none", "transform: Pod"}},
+		"by default":          {compat.Options{}, values(pod("a", "1")), nothing, none},
+		"unpacked":            {compat.Options{Fast: true}, values(pod("a", "1")), nothing, none},
+		"with KeepKind":       {compat.Options{KeepKind: true}, values(pod("a", "1")), nothing, all},
+		"JSON from a tap":     {compat.Options{}, tapped(runtime.ContentTypeJSON), nothing, none},
+		"protobuf from a tap": {compat.Options{}, tapped(runtime.ContentTypeProtobuf), nothing, none},
+		"a tap with KeepKind": {compat.Options{KeepKind: true}, tapped(runtime.ContentTypeProtobuf), nothing, all},
+		"the ListerWatcher's": {compat.Options{}, values(stated), nothing, all},
+		"the transform's": {
+			compat.Options{},
+			values(pod("a", "1")),
+			state,
+			[]string{"handler: Pod", "index: Pod", "store: Pod", "transform: none"},
+		},
+		"the transform's removal": {
+			compat.Options{},
+			values(stated),
+			forget,
+			[]string{"handler: none", "index: none", "store: none", "transform: Pod"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := kindsOf(t, c.opts, c.lw(t), c.transform); !slices.Equal(got, c.want) {

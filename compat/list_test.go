@@ -21,7 +21,9 @@ import (
 func TestList_isListAllByNamespace(t *testing.T) {
 	w := kubetest.Workload{Seed: 2}
 	pods := make([]*corev1.Pod, 1000)
-	theirs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	theirs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	})
 	for i := range pods {
 		pods[i] = w.Pod(i)
 		if err := theirs.Add(pods[i]); err != nil {
@@ -32,9 +34,12 @@ func TestList_isListAllByNamespace(t *testing.T) {
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	synced(t, informer)
 	const label = "app.kubernetes.io/name"
-	names := func(indexer cache.Indexer, list func(cache.Indexer, string, labels.Selector, cache.AppendFunc) error, namespace string, selector labels.Selector) []string {
+	names := func(indexer cache.Indexer, list func(cache.Indexer, string, labels.Selector, cache.AppendFunc) error,
+		namespace string, selector labels.Selector) []string {
 		found := []string{}
-		if err := list(indexer, namespace, selector, func(obj any) { found = append(found, obj.(*corev1.Pod).Namespace+"/"+obj.(*corev1.Pod).Name) }); err != nil {
+		if err := list(indexer, namespace, selector, func(obj any) {
+			found = append(found, obj.(*corev1.Pod).Namespace+"/"+obj.(*corev1.Pod).Name)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		slices.Sort(found)

@@ -30,7 +30,9 @@ func serveNamespaces(t *testing.T, streams bool) *apiServer {
 	t.Helper()
 	pods := map[string][]*corev1.Pod{}
 	for i, namespace := range []string{"a", "b"} {
-		pods[namespace] = []*corev1.Pod{versioned(labelled(pod(namespace, "1"), "x"), i+1), versioned(labelled(pod(namespace, "2"), "x"), i+3)}
+		pods[namespace] = []*corev1.Pod{
+			versioned(labelled(pod(namespace, "1"), "x"), i+1), versioned(labelled(pod(namespace, "2"), "x"), i+3),
+		}
 		pods[""] = append(pods[""], pods[namespace]...)
 	}
 	s := serve(t, runtime.ContentTypeJSON)
@@ -204,13 +206,16 @@ var listerWatchers = []struct {
 	}, "a/2=y! a/9=z! b/2=y! b/9=z!", false},
 	{"reads pages of its own", func(c kubernetes.Interface) (listFunc, watchFunc) {
 		return func(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error) {
-			p := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) { return c.CoreV1().Pods("").List(ctx, opts) }))
+			p := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
+				return c.CoreV1().Pods("").List(ctx, opts)
+			}))
 			p.PageSize = 1
 			all := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}
-			err := p.EachListItem(ctx, metav1.ListOptions{ResourceVersion: opts.ResourceVersion}, func(obj runtime.Object) error {
-				all.Items = append(all.Items, *obj.(*corev1.Pod))
-				return nil
-			})
+			err := p.EachListItem(ctx, metav1.ListOptions{ResourceVersion: opts.ResourceVersion},
+				func(obj runtime.Object) error {
+					all.Items = append(all.Items, *obj.(*corev1.Pod))
+					return nil
+				})
 			return all, err
 		}, c.CoreV1().Pods("").Watch
 	}, "a/2=y a/9=z b/2=y b/9=z", true},
@@ -247,7 +252,9 @@ func TestListerWatcher_decidesWhatAnInformerHas(t *testing.T) {
 				cfg, _ := s.config()
 				list, watches := c.make(clientset(t, cfg))
 				lw := &cache.ListWatch{
-					ListWithContextFunc:  func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) { return list(ctx, opts) },
+					ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+						return list(ctx, opts)
+					},
 					WatchFuncWithContext: watches,
 				}
 				ours := podInformer(lw, 0, nil)
@@ -301,7 +308,10 @@ func TestListerWatcher_thatHangsDoesNotKeepAStoppedInformer(t *testing.T) {
 					//nolint:staticcheck // a function without a context is what can hang
 					ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
 						hang("list")
-						return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod("a", "1")}}, nil
+						return &corev1.PodList{
+							ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+							Items:    []corev1.Pod{*pod("a", "1")},
+						}, nil
 					},
 					//nolint:staticcheck // a function without a context is what can hang
 					WatchFunc: func(metav1.ListOptions) (watch.Interface, error) {

@@ -139,7 +139,9 @@ func (j *recorder) expect(t *testing.T, want ...string) {
 }
 
 // join adds a handler, which must succeed.
-func join(t *testing.T, i cache.SharedIndexInformer, h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+func join(
+	t *testing.T, i cache.SharedIndexInformer, h cache.ResourceEventHandler,
+) cache.ResourceEventHandlerRegistration {
 	t.Helper()
 	r, err := i.AddEventHandler(h)
 	if err != nil {

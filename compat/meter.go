@@ -19,7 +19,9 @@ const versionDigits = 1_000_000_000_000_000
 
 // newMeter returns a function that updates client-go's metrics of an informer after each
 // batch, or nil if the informer has none. A batch costs three updates of metrics.
-func newMeter(name *cache.InformerName, provider cache.InformerMetricsProvider, resource schema.GroupVersionResource) func(engine.BatchStats) {
+func newMeter(
+	name *cache.InformerName, provider cache.InformerMetricsProvider, resource schema.GroupVersionResource,
+) func(engine.BatchStats) {
 	if name == nil || provider == nil {
 		return nil
 	}
@@ -27,7 +29,9 @@ func newMeter(name *cache.InformerName, provider cache.InformerMetricsProvider, 
 	if !id.Reserved() {
 		return nil // another informer has the metrics
 	}
-	queued, latency, version := provider.NewQueuedItemMetric(id), provider.NewProcessingLatencyMetric(id), provider.NewStoreResourceVersionMetric(id)
+	queued := provider.NewQueuedItemMetric(id)
+	latency := provider.NewProcessingLatencyMetric(id)
+	version := provider.NewStoreResourceVersionMetric(id)
 	return func(b engine.BatchStats) {
 		queued.Set(float64(b.Queued))
 		latency.Observe(b.Took.Seconds())

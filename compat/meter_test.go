@@ -86,11 +86,14 @@ func TestMetrics_areThoseOfClientGo(t *testing.T) {
 	}{
 		{"stock", stock, func(lw cache.ListerWatcher, name *cache.InformerName, p *provider) cache.SharedIndexInformer {
 			return cache.NewSharedIndexInformerWithOptions(lw, &corev1.Pod{}, cache.SharedIndexInformerOptions{
-				Identifier: name.WithResource(corev1.SchemeGroupVersion.WithResource("pods")), InformerMetricsProvider: p,
+				Identifier:              name.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
+				InformerMetricsProvider: p,
 			})
 		}},
 		{"compat", ours, func(lw cache.ListerWatcher, name *cache.InformerName, p *provider) cache.SharedIndexInformer {
-			constructor := compat.NewInformer(&compat.Options{Name: name, Metrics: p, Logger: slog.New(slog.DiscardHandler)})
+			constructor := compat.NewInformer(&compat.Options{
+				Name: name, Metrics: p, Logger: slog.New(slog.DiscardHandler),
+			})
 			first := constructor(lw, &corev1.Pod{}, 0, nil)
 			constructor(lw, &corev1.Pod{}, 0, nil) // a second one has no metrics
 			return first

@@ -45,7 +45,11 @@ func (e *typeError) Error() string {
 }
 
 func newPrototype(example runtime.Object, known *runtime.Scheme, keepsKind bool) *prototype {
-	p := &prototype{keepsKind: keepsKind, encoding: wire.JSON, nameless: &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Kind: "Object"}}}
+	p := &prototype{
+		keepsKind: keepsKind,
+		encoding:  wire.JSON,
+		nameless:  &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Kind: "Object"}},
+	}
 	if example == nil || reflect.TypeOf(example).Kind() != reflect.Pointer {
 		return p
 	}

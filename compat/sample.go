@@ -50,7 +50,8 @@ func takeSample(ctx context.Context, lister cache.ListerWatcherWithContext) (*sa
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sample == nil {
-		return nil, errors.New("its client has no compat.Tap, or sends no list request: it is not known which objects it has")
+		return nil, errors.New("its client has no compat.Tap, or sends no list request: it is not known which " +
+			"objects it has")
 	}
 	return w.sample, nil
 }
@@ -87,7 +88,10 @@ func parseList(u *url.URL) *sample {
 	}
 	query := u.Query()
 	query.Del("limit")
-	s := &sample{server: url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.Join(segments[:at], "/")}, query: query.Encode()}
+	s := &sample{
+		server: url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.Join(segments[:at], "/")},
+		query:  query.Encode(),
+	}
 	rest := segments[at+1:]
 	if segments[at] == "apis" && len(rest) > 0 {
 		s.resource.Group, rest = rest[0], rest[1:]
@@ -110,7 +114,9 @@ func (s *sample) protobuf() bool {
 
 // cluster returns the cluster that the sample would be sent to, with the sample's credentials.
 func (s *sample) cluster() (*kube.Cluster, error) {
-	return kube.FromConfig(&rest.Config{Host: s.server.String(), UserAgent: s.header.Get("User-Agent"), Transport: s}, nil)
+	return kube.FromConfig(&rest.Config{
+		Host: s.server.String(), UserAgent: s.header.Get("User-Agent"), Transport: s,
+	}, nil)
 }
 
 // RoundTrip sends a request with those headers of the sample that the request does not have.

@@ -15,11 +15,13 @@ import (
 
 func TestParseList(t *testing.T) {
 	for in, want := range map[string]string{
-		"https://h:6443/api/v1/pods":                                            "https://h:6443|/v1, Resource=pods||",
-		"https://h/api/v1/namespaces":                                           "https://h|/v1, Resource=namespaces||",
-		"https://h/api/v1/namespaces/shop/pods?limit=5":                         "https://h|/v1, Resource=pods|shop|",
-		"https://h/k8s/clusters/c-1/apis/apps/v1/deployments":                   "https://h/k8s/clusters/c-1|apps/v1, Resource=deployments||",
-		"https://h/apis/apps/v1/namespaces/a/deployments?labelSelector=b&a=%20": "https://h|apps/v1, Resource=deployments|a|a=+&labelSelector=b",
+		"https://h:6443/api/v1/pods":                    "https://h:6443|/v1, Resource=pods||",
+		"https://h/api/v1/namespaces":                   "https://h|/v1, Resource=namespaces||",
+		"https://h/api/v1/namespaces/shop/pods?limit=5": "https://h|/v1, Resource=pods|shop|",
+		"https://h/k8s/clusters/c-1/apis/apps/v1/deployments": "https://h/k8s/clusters/c-1|apps/v1, " +
+			"Resource=deployments||",
+		"https://h/apis/apps/v1/namespaces/a/deployments?labelSelector=b&a=%20": "https://h|apps/v1, " +
+			"Resource=deployments|a|a=+&labelSelector=b",
 		"https://h/api":                                  "",
 		"https://h/apis":                                 "",
 		"https://h/apis/apps":                            "",
@@ -49,12 +51,15 @@ func TestSample_cluster(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
-		case r.Header.Get("Authorization") != "Bearer secret" || r.UserAgent() != "operator/1" || len(r.Header.Values("Accept")) != 1:
+		case r.Header.Get("Authorization") != "Bearer secret" || r.UserAgent() != "operator/1" ||
+			len(r.Header.Values("Accept")) != 1:
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/below/api/v1/namespaces/kube-system":
-			fmt.Fprint(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`)
+			fmt.Fprint(w,
+				`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":"u-1"}}`)
 		case r.URL.Path == "/below/apis/example.com/v1":
-			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[{"name":"boats","kind":"Boat","namespaced":true,"verbs":["list","watch"]}]}`)
+			fmt.Fprint(w,
+				`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[{"name":"boats","kind":"Boat","namespaced":true,"verbs":["list","watch"]}]}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -65,7 +70,11 @@ func TestSample_cluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := parseList(u)
-	s.header = http.Header{"Authorization": {"Bearer secret"}, "User-Agent": {"operator/1"}, "Accept": {"application/vnd.kubernetes.protobuf"}}
+	s.header = http.Header{
+		"Authorization": {"Bearer secret"},
+		"User-Agent":    {"operator/1"},
+		"Accept":        {"application/vnd.kubernetes.protobuf"},
+	}
 	s.next = server.Client().Transport
 	cluster, err := s.cluster()
 	if err != nil {

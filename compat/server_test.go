@@ -67,7 +67,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refuseStream is a watch without events that rejects initial events.
 func (s *apiServer) refuseStream(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("sendInitialEvents") != "" {
-		s.send(w, http.StatusUnprocessableEntity, &apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil).ErrStatus)
+		s.send(w, http.StatusUnprocessableEntity,
+			&apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil).ErrStatus)
 		return
 	}
 	s.stream(w, r)
@@ -134,7 +135,8 @@ func (s *apiServer) frame(e watch.Event) []byte {
 	var b bytes.Buffer
 	object := s.encode(e.Object)
 	if s.media == runtime.ContentTypeJSON {
-		if err := json.NewEncoder(&b).Encode(map[string]any{"type": e.Type, "object": json.RawMessage(object)}); err != nil {
+		if err := json.NewEncoder(&b).Encode(map[string]any{"type": e.Type,
+			"object": json.RawMessage(object)}); err != nil {
 			s.t.Error(err)
 		}
 		return b.Bytes()

@@ -38,7 +38,9 @@ type source struct {
 var _ reflector.Source[*wire.Object] = (*source)(nil)
 
 // List reads one page. See [reflector.Source].
-func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s *source) List(
+	ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	stopped := false
 	page, err := s.list(ctx, opts, func(o *wire.Object) error {
 		err := each(o)
@@ -58,7 +60,9 @@ func (s *source) List(ctx context.Context, opts reflector.ListOptions, each func
 	return page, err
 }
 
-func (s *source) list(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s *source) list(
+	ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	r := newRequest("list", s.prototype)
 	list, err := await(ctx, func() (runtime.Object, error) {
 		return s.lister.ListWithContext(ctx, listwatch.ListOptions(opts))
@@ -92,7 +96,9 @@ func (b *body) Failed(err error) error {
 }
 
 // takeList encodes the objects of a list that the client has decoded.
-func (s *source) takeList(ctx context.Context, list runtime.Object, r request, each func(*wire.Object) error) (page reflector.Page, err error) {
+func (s *source) takeList(
+	ctx context.Context, list runtime.Object, r request, each func(*wire.Object) error,
+) (page reflector.Page, err error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
 		return page, r.failed(ctx, err)
@@ -119,7 +125,8 @@ func (s *source) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	w, a, err := s.watch(ctx, listwatch.WatchOptions(opts))
 	switch {
 	case a != nil:
-		return listwatch.NewWatch(r.Request, &body{request: r, ctx: ctx, source: s, answer: a}, a.encoding, s.prototype.kind), nil
+		return listwatch.NewWatch(r.Request, &body{request: r, ctx: ctx, source: s, answer: a}, a.encoding,
+			s.prototype.kind), nil
 	case err == nil:
 		return newValueWatch(ctx, r, s.prototype, w), nil
 	}
@@ -163,7 +170,9 @@ func (s *source) watch(ctx context.Context, opts metav1.ListOptions) (watch.Inte
 }
 
 func (s *source) callWatch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return await(ctx, func() (watch.Interface, error) { return s.lister.WatchWithContext(ctx, opts) }, watch.Interface.Stop)
+	return await(ctx, func() (watch.Interface, error) {
+		return s.lister.WatchWithContext(ctx, opts)
+	}, watch.Interface.Stop)
 }
 
 // Served sends a list request with a limit of one object. See [reflector.Source].

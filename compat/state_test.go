@@ -169,7 +169,9 @@ func TestStopped_writes(t *testing.T) {
 			stop()
 			before := reads(i)
 			x := i.GetStore()
-			for _, err := range []error{x.Add(pod("a", "3")), x.Update(pod("a", "1")), x.Replace([]any{pod("a", "3")}, "9")} {
+			for _, err := range []error{
+				x.Add(pod("a", "3")), x.Update(pod("a", "1")), x.Replace([]any{pod("a", "3")}, "9"),
+			} {
 				if err == nil || err.Error() != "informer has stopped" {
 					t.Errorf("a write after the stop: %v", err)
 				}
@@ -298,7 +300,8 @@ func TestLinger_doesNotKeepAnInformerThatWasDropped(t *testing.T) {
 	func() {
 		held := &struct{ value string }{"x"}
 		runtime.AddCleanup(held, func(c chan struct{}) { close(c) }, collected)
-		i := compat.NewInformer(&compat.Options{Linger: time.Hour, Logger: quiet.Logger})(podSource(t, pod("a", "1")), &corev1.Pod{}, 0,
+		i := compat.NewInformer(&compat.Options{Linger: time.Hour, Logger: quiet.Logger})(podSource(t, pod("a", "1")),
+			&corev1.Pod{}, 0,
 			cache.Indexers{"held": func(any) ([]string, error) { return []string{held.value}, nil }})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

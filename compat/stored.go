@@ -53,7 +53,8 @@ func (i *informer) stored(s *source, opts *Options) *engine.Stored {
 		}
 		id := storage.Identity{
 			Cluster: known,
-			Group:   sample.resource.Group, Version: sample.resource.Version, Resource: sample.resource.Resource, Kind: kind.Kind,
+			Group:   sample.resource.Group, Version: sample.resource.Version, Resource: sample.resource.Resource,
+			Kind:     kind.Kind,
 			Encoding: wire.JSON.String(), Form: i.prototype.goType.String(),
 			Namespace: sample.namespace, Selector: sample.query,
 			Transform: storage.TransformIdentity(opts.Drop, opts.TransformName),
@@ -67,7 +68,9 @@ func (i *informer) stored(s *source, opts *Options) *engine.Stored {
 }
 
 // storedKind returns the kind of the informer's objects.
-func (i *informer) storedKind(ctx context.Context, cluster *kube.Cluster, resource schema.GroupVersionResource) (*wire.Kind, error) {
+func (i *informer) storedKind(
+	ctx context.Context, cluster *kube.Cluster, resource schema.GroupVersionResource,
+) (*wire.Kind, error) {
 	kind := i.prototype.kind
 	if _, ok := i.example.(*unstructured.Unstructured); ok {
 		// Each object contains its kind, and the example may have none.
@@ -79,7 +82,8 @@ func (i *informer) storedKind(ctx context.Context, cluster *kube.Cluster, resour
 	}
 	switch {
 	case kind == nil:
-		return nil, fmt.Errorf("the kind of %v is not known: set it in the example or in compat.Options.Scheme", i.prototype)
+		return nil, fmt.Errorf("the kind of %v is not known: set it in the example or in compat.Options.Scheme",
+			i.prototype)
 	case kind.GroupVersion() != resource.GroupVersion():
 		return nil, fmt.Errorf("its client lists %v, and its objects are %v", resource, kind.GroupVersionKind)
 	}

@@ -61,7 +61,8 @@ func TestTap_clientReadsNothing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p := obj.(*corev1.Pod); p.Labels["label"] != "y" || p.TypeMeta != (metav1.TypeMeta{}) || p.ResourceVersion != "11" {
+				if p := obj.(*corev1.Pod); p.Labels["label"] != "y" || p.TypeMeta != (metav1.TypeMeta{}) ||
+					p.ResourceVersion != "11" {
 					t.Errorf("it is %v", p)
 				}
 				expect.Soon(t, "version 12", func() bool { return i.LastSyncResourceVersion() == "12" })
@@ -98,11 +99,15 @@ func TestTap_nothingIsDecodedBeforeSomebodyLooks(t *testing.T) {
 	decodings.Store(0)
 	s := serve(t, runtime.ContentTypeJSON)
 	s.watch = func(w http.ResponseWriter, r *http.Request) {
-		s.stream(w, r, watch.Event{Type: watch.Added, Object: versioned(pod("a", "1"), 1)}, watch.Event{Type: watch.Added, Object: versioned(pod("a", "2"), 2)},
+		s.stream(w, r, watch.Event{
+			Type: watch.Added, Object: versioned(pod("a", "1"), 1),
+		}, watch.Event{Type: watch.Added, Object: versioned(pod("a", "2"), 2)},
 			watch.Event{Type: watch.Added, Object: versioned(pod("b", "1"), 3)}, bookmark(10))
 	}
 	cfg, _ := s.config()
-	i := compat.NewInformer(quiet)(podsOf(clientset(t, cfg)), &counted{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	i := compat.NewInformer(quiet)(podsOf(clientset(t, cfg)), &counted{}, 0, cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	})
 	r := join(t, i, cache.ResourceEventHandlerFuncs{})
 	synced(t, i)
 	expect.Soon(t, "the handler's sync", r.HasSynced)

@@ -190,7 +190,9 @@ func TestReplace_infersMissedDeletions(t *testing.T) {
 	expect.NoError(t, f.Replace(ctx, []pod{{"pod1", 11}, {"pod4", 14}}, 20))
 	var versions []uint64
 	expect.NoError(t, f.Drain(ctx, func(ds delta.Deltas[pod], _ bool) error {
-		expect.Equal(t, show(ds), "Added pod3=3, Replaced pod1=11, Replaced pod4=14, Deleted pod2=2 (missed), Deleted pod3=3 (missed), Bookmark 20")
+		expect.Equal(t, show(ds),
+			"Added pod3=3, Replaced pod1=11, Replaced pod4=14, Deleted pod2=2 (missed), Deleted pod3=3 (missed), "+
+				"Bookmark 20")
 		for _, d := range ds {
 			versions = append(versions, d.Version)
 		}
@@ -373,7 +375,8 @@ func TestTransform_onceForWhatTheSourceSends(t *testing.T) {
 	// The key is that of the object before the transform. Objects from Known were
 	// transformed before they were stored.
 	expect.Equal(t, drained(t, f), []string{
-		"Sync pod1=1, Sync pod2=2, Updated pod3=300, Replaced pod1=500, Deleted pod2=2 (missed), Deleted pod3=300 (missed)",
+		"Sync pod1=1, Sync pod2=2, Updated pod3=300, Replaced pod1=500, Deleted pod2=2 (missed), Deleted pod3=300 " +
+			"(missed)",
 	})
 }
 

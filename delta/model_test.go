@@ -115,7 +115,9 @@ func (m *model) replace(list []pod, version uint64) {
 		if ds := m.of(key); listed[key] || len(ds) > 0 && ds.Newest().Type == delta.Deleted {
 			continue
 		}
-		m.put(delta.Delta[pod]{Type: delta.Deleted, Missed: true, Listed: true, Key: key, Object: gone[key], Version: version})
+		m.put(delta.Delta[pod]{
+			Type: delta.Deleted, Missed: true, Listed: true, Key: key, Object: gone[key], Version: version,
+		})
 	}
 	if first {
 		m.initial = len(m.keys())

@@ -120,7 +120,9 @@ func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	var gone []Delta[T]
 	leave := func(key string, obj T) {
 		if _, seen := r.seen[key]; !seen && !r.vague {
-			gone = append(gone, Delta[T]{Type: Deleted, Missed: true, Listed: true, Key: key, Object: obj, Version: version})
+			gone = append(gone, Delta[T]{
+				Type: Deleted, Missed: true, Listed: true, Key: key, Object: obj, Version: version,
+			})
 		}
 	}
 	for key, d := range pending {
@@ -144,7 +146,9 @@ func (r *Relist[T]) Commit(ctx context.Context, version uint64) error {
 	f.mu.Lock()
 	f.populated = true
 	f.mu.Unlock()
-	if err := f.put(ctx, Delta[T]{Type: Bookmark, Missed: r.back, Listed: true, Vague: r.vague, Version: version}, r.initial); err != nil {
+	if err := f.put(ctx, Delta[T]{
+		Type: Bookmark, Missed: r.back, Listed: true, Vague: r.vague, Version: version,
+	}, r.initial); err != nil {
 		return err
 	}
 	f.mu.Lock()

@@ -54,7 +54,9 @@ func TestRelist_infersTheDeletionOfWhatBecameKnownMeanwhile(t *testing.T) {
 // TestRelist_marksItsDeltas, and only those.
 func TestRelist_marksItsDeltas(t *testing.T) {
 	ctx := t.Context()
-	f := delta.New(podKey, &delta.Options[pod]{Known: known{"poda": podOf(0, 1), "podb": podOf(1, 1), "podc": podOf(2, 1)}})
+	f := delta.New(podKey, &delta.Options[pod]{
+		Known: known{"poda": podOf(0, 1), "podb": podOf(1, 1), "podc": podOf(2, 1)},
+	})
 	expect.NoError(t, f.Update(ctx, podOf(0, 2)))
 	expect.NoError(t, f.DeleteKey(ctx, "podb", 0))
 	expect.NoError(t, f.Bookmark(ctx, 3))
@@ -76,6 +78,7 @@ func TestRelist_marksItsDeltas(t *testing.T) {
 		}
 		return nil
 	}))
-	expect.Equal(t, show(listed), "Replaced podd=4, Deleted podd=5, Deleted poda=2 (missed), Deleted podc=1 (missed), Bookmark 6")
+	expect.Equal(t, show(listed),
+		"Replaced podd=4, Deleted podd=5, Deleted poda=2 (missed), Deleted podc=1 (missed), Bookmark 6")
 	expect.Equal(t, show(others), "Updated poda=2, Deleted podb=1 (missed), Bookmark 3, Added pode=7")
 }

@@ -46,5 +46,7 @@ func TestRelist_objectDeletedUnreadablyWhileListing(t *testing.T) {
 	expect.NoError(t, r.Add(ctx, pod{"pod2", 2}))
 	r.Forget("pod1")
 	expect.NoError(t, r.Commit(ctx, 4))
-	expect.Equal(t, drained(t, f), []string{"initial: Replaced pod1=2, Replaced pod2=2, Deleted pod1=2 (missed), Bookmark 4"})
+	expect.Equal(t, drained(t, f), []string{
+		"initial: Replaced pod1=2, Replaced pod2=2, Deleted pod1=2 (missed), Bookmark 4",
+	})
 }

@@ -50,7 +50,8 @@ func TestDirectory_verify(t *testing.T) {
 		t.Errorf("%+v", is)
 	}
 	if r := verify(t, path, keys); !r.InUse || len(r.Clusters) != 1 || r.Clusters[0].Name != "east" ||
-		r.Clusters[0].Resources != 1 || r.Clusters[0].Bytes == 0 || r.Clusters[0].Since.IsZero() || r.Clusters[0].Err != nil {
+		r.Clusters[0].Resources != 1 || r.Clusters[0].Bytes == 0 || r.Clusters[0].Since.IsZero() ||
+		r.Clusters[0].Err != nil {
 		t.Errorf("%+v", r)
 	}
 	if err := d.Close(); err != nil {
@@ -88,7 +89,8 @@ func verify(t *testing.T, path string, keys Keys) *Report {
 func TestKeys_malformed(t *testing.T) {
 	for _, text := range []string{"", "\n", "short", base64.StdEncoding.EncodeToString(make([]byte, 16))} {
 		t.Setenv("WATERSHED_TEST_KEY", text)
-		if _, err := KeysFromEnv("WATERSHED_TEST_KEY"); err == nil || !strings.Contains(err.Error(), "WATERSHED_TEST_KEY") {
+		if _, err := KeysFromEnv("WATERSHED_TEST_KEY"); err == nil ||
+			!strings.Contains(err.Error(), "WATERSHED_TEST_KEY") {
 			t.Errorf("%q is a key: %v", text, err)
 		}
 	}

@@ -20,7 +20,8 @@ func testController(t *testing.T, example func(string, ...string) *program, kube
 		t.Helper()
 		lines := func() []string { return linesAbout(p, "life") }
 		p.await(t, "life: "+want, func([]string) bool { return len(lines()) > 0 && lines()[len(lines())-1] == want })
-		got := kubectl("get", "namespace", "life", "-o", `jsonpath={.metadata.annotations.example\.watershed\.dev/pods}`)
+		got := kubectl("get", "namespace", "life", "-o",
+			`jsonpath={.metadata.annotations.example\.watershed\.dev/pods}`)
 		if got != want {
 			t.Errorf("the annotation is %q, want %q", got, want)
 		}

@@ -59,7 +59,8 @@ func testDropin(t *testing.T, example func(string, ...string) *program, kubectl 
 				t.Errorf("%s, handler %q (-client-go +compat):\n%s", name, handler, diff)
 			}
 			// Nothing but the test changes config maps.
-			if all := strings.Join(want, ", "); name != "indexer" && !strings.HasSuffix(all, ", Add: drop, Update: drop, Delete: drop, Add: end") {
+			if all := strings.Join(want, ", "); name != "indexer" &&
+				!strings.HasSuffix(all, ", Add: drop, Update: drop, Delete: drop, Add: end") {
 				t.Errorf("%s, handler %q: client-go was called with %q", name, handler, want)
 			}
 		}
@@ -102,5 +103,6 @@ func lists(p *program) []string {
 }
 
 func called(line string) bool {
-	return strings.HasPrefix(line, "Add: ") || strings.HasPrefix(line, "Update: ") || strings.HasPrefix(line, "Delete: ")
+	return strings.HasPrefix(line, "Add: ") || strings.HasPrefix(line, "Update: ") ||
+		strings.HasPrefix(line, "Delete: ")
 }

@@ -96,7 +96,8 @@ func TestExamples(t *testing.T) {
 		name string
 		test func(t *testing.T, example func(string, ...string) *program, kubectl func(...string) string)
 	}{
-		{"factory by hand", testFactoryByHand}, {"queries", testQueries}, {"controller", testController}, {"dropin", testDropin},
+		{"factory by hand", testFactoryByHand}, {"queries", testQueries}, {"controller", testController},
+		{"dropin", testDropin},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, example, kubectl) })
 		phase(c.name)
@@ -161,7 +162,8 @@ func testPodEvents(t *testing.T, watchers map[string]*program, pod string) {
 	truth := events("kubectl, a judge", "kubectl")
 	if pod == "nettool" {
 		// Other events may happen in between.
-		if n := len(truth); n < 4 || truth[0] != "Added Pending" || !slices.Contains(truth, "Updated Running") || truth[n-1] != "Deleted Running" {
+		if n := len(truth); n < 4 || truth[0] != "Added Pending" || !slices.Contains(truth, "Updated Running") ||
+			truth[n-1] != "Deleted Running" {
 			t.Fatalf("kubectl saw\n%s", strings.Join(truth, "\n"))
 		}
 	}
@@ -232,14 +234,19 @@ func testOnce(t *testing.T, example func(string, ...string) *program, kubectl fu
 
 	testEverything(t, everything, strings.Count(kubectl("get", "clusterroles", "-o", "name"), "\n"))
 	version := kubectl("get", "pod", "web", "-o", "jsonpath={.metadata.resourceVersion}")
-	want := []string{"CLUSTER STATE RESOURCES OBJECTS REASON", "examples live 3/3 N/N", "", "CLUSTER OBJECT VERSION", "examples default/web " + version}
-	if diff := cmp.Diff(want, rows(regexp.MustCompile(`\d+/\d+ *\n`).ReplaceAllString(clusters.stdout.String(), "N/N\n"))); diff != "" {
+	want := []string{
+		"CLUSTER STATE RESOURCES OBJECTS REASON", "examples live 3/3 N/N", "", "CLUSTER OBJECT VERSION",
+		"examples default/web " + version,
+	}
+	if diff := cmp.Diff(want,
+		rows(regexp.MustCompile(`\d+/\d+ *\n`).ReplaceAllString(clusters.stdout.String(), "N/N\n"))); diff != "" {
 		t.Errorf("fleet (-want +printed):\n%s", diff)
 	}
 
 	testTweak(t, tweaked)
 	testTraps(t, traps)
-	if out := kubectl("get", "namespace", "watershed-example", "--ignore-not-found", "-o", "jsonpath={.metadata.deletionTimestamp}{.metadata.name}"); out == "watershed-example" {
+	if out := kubectl("get", "namespace", "watershed-example", "--ignore-not-found", "-o",
+		"jsonpath={.metadata.deletionTimestamp}{.metadata.name}"); out == "watershed-example" {
 		t.Error("traps left its namespace behind")
 	}
 }
@@ -268,8 +275,10 @@ func testEverything(t *testing.T, p *program, roles int) {
 
 func testTraps(t *testing.T, p *program) {
 	text := p.stdout.String()
-	p.wantInOrder(t, "# an object has apiVersion and kind", "*v1.Namespace ", "*unstructured.Unstructured ", "*v1.PartialObjectMetadata ", "*wire.Object ",
-		"# a stopped informer keeps no objects", "\nbefore: ", "\nrunning: ", "\nstopped: ", "\nrunning again: ", "\nstopped: ")
+	p.wantInOrder(t, "# an object has apiVersion and kind", "*v1.Namespace ", "*unstructured.Unstructured ",
+		"*v1.PartialObjectMetadata ", "*wire.Object ",
+		"# a stopped informer keeps no objects", "\nbefore: ", "\nrunning: ", "\nstopped: ", "\nrunning again: ",
+		"\nstopped: ")
 	if n := strings.Count(text, "apiVersion v1, kind Namespace\n"); n != 4 {
 		t.Errorf("%d of four ways to read a namespace say what it is", n)
 	}
@@ -281,7 +290,8 @@ func testTraps(t *testing.T, p *program) {
 	for _, m := range all {
 		heap, _ := strconv.Atoi(m[3])
 		// 20 objects of half a megabyte are 10 MB.
-		if running := strings.HasPrefix(m[1], "running"); running != (m[2] == "20") || running != (heap >= before+8) || !running && heap > before+2 {
+		if running := strings.HasPrefix(m[1], "running"); running != (m[2] == "20") || running != (heap >= before+8) ||
+			!running && heap > before+2 {
 			t.Errorf("%s, and before there were %d MiB", m[0], before)
 		}
 	}

@@ -48,7 +48,8 @@ func testSelectors(t *testing.T, byLabel, byField *program, truth []string) {
 // testTweak checks a watch whose request was tweaked, so that the server ended it.
 func testTweak(t *testing.T, p *program) {
 	lines := p.stdout.lines()
-	if !slices.Equal(lines[:min(2, len(lines))], []string{"# list", "# watch"}) || !strings.HasPrefix(lines[len(lines)-1], "# the server ended the watch") {
+	if !slices.Equal(lines[:min(2, len(lines))], []string{"# list", "# watch"}) ||
+		!strings.HasPrefix(lines[len(lines)-1], "# the server ended the watch") {
 		t.Errorf("%s printed\n%s", p.name, p.stdout.String())
 	}
 }
@@ -82,7 +83,9 @@ func testLate(t *testing.T, p *program, truth map[string][]string) {
 	// The existing pods come first, in the order of their keys. The pod of the program
 	// clients may be among them.
 	end := slices.IndexFunc(late, func(line string) bool { return !strings.HasSuffix(line, " (was there)") })
-	initial := slices.DeleteFunc(slices.Clone(late[:max(0, end)]), func(line string) bool { return strings.Contains(line, " watershed-example-") })
+	initial := slices.DeleteFunc(slices.Clone(late[:max(0, end)]), func(line string) bool {
+		return strings.Contains(line, " watershed-example-")
+	})
 	if diff := cmp.Diff([]string{
 		"late   OnAdd: held Pending (was there)",
 		"late   OnAdd: nettool Running (was there)",

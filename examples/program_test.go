@@ -26,7 +26,8 @@ const patience = 90 * time.Second
 func build(t *testing.T) (dir string, names []string) {
 	t.Helper()
 	dir = t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", dir+string(filepath.Separator), "./...").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", dir+string(filepath.Separator),
+		"./...").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

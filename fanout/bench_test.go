@@ -76,7 +76,9 @@ func measurePublish(logs []*waitingLog) {
 			for i := range buf {
 				l.revision++
 				key := keys[l.revision%1024]
-				buf[i] = store.Change[*labelled]{Type: delta.Updated, Key: key, Old: obj, New: obj, Revision: l.revision}
+				buf[i] = store.Change[*labelled]{
+					Type: delta.Updated, Key: key, Old: obj, New: obj, Revision: l.revision,
+				}
 			}
 			l.log.Publish(buf)
 		}

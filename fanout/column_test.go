@@ -145,7 +145,8 @@ func TestColumns_missNothing(t *testing.T) {
 					got = append(got, revisions(batch)...)
 				}
 				if !slices.Equal(got, want) || c.Position() != uint64(len(all)) {
-					t.Errorf("run %d: reader of %s from %d on got %v up to %d, want %v", run, interest, from, got, c.Position(), want)
+					t.Errorf("run %d: reader of %s from %d on got %v up to %d, want %v", run, interest, from, got,
+						c.Position(), want)
 				}
 			})
 		}

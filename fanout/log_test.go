@@ -35,7 +35,9 @@ var labels = fanout.Dimension[*pod]{Name: "label", Values: func(p *pod) []fanout
 
 // change returns an update of key at a revision, from one set of labels to another.
 func change(revision uint64, key string, from, to []string) store.Change[*pod] {
-	return store.Change[*pod]{Type: delta.Updated, Key: key, Old: &pod{from}, New: &pod{to}, Revision: revision, Version: revision * 10}
+	return store.Change[*pod]{
+		Type: delta.Updated, Key: key, Old: &pod{from}, New: &pod{to}, Revision: revision, Version: revision * 10,
+	}
 }
 
 func added(revision uint64, key string, labels ...string) store.Change[*pod] {
@@ -149,7 +151,8 @@ func TestInterest_matches(t *testing.T) {
 		expect.Equal(t, rest(t, cursor(t, l, 0, test.interest)), test.want)
 		expect.Equal(t, test.interest.String(), test.text)
 	}
-	if _, err := l.Cursor(0, fanout.In("node", "x")); !errors.Is(err, fanout.ErrNoDimension) || !strings.Contains(err.Error(), "node") {
+	if _, err := l.Cursor(0, fanout.In("node", "x")); !errors.Is(err, fanout.ErrNoDimension) ||
+		!strings.Contains(err.Error(), "node") {
 		t.Errorf("unknown dimension: %v, want ErrNoDimension", err)
 	}
 }
@@ -319,7 +322,8 @@ func TestCut_expiresEverybody(t *testing.T) {
 			t.Errorf("a reader that is behind received %v", err)
 		}
 		s := l.Stats()
-		expect.Equal(t, []any{s.After, s.Last, s.Changes, s.Bytes, s.Waiting}, []any{uint64(5), uint64(5), 0, int64(0), 0})
+		expect.Equal(t, []any{s.After, s.Last, s.Changes, s.Bytes, s.Waiting},
+			[]any{uint64(5), uint64(5), 0, int64(0), 0})
 		c := cursor(t, l, 5, fanout.Everything())
 		publish(l, added(6, "a/3"))
 		l.Close()

@@ -40,13 +40,17 @@ func TestReaders_seeAllThatConcernsThemInOrder(t *testing.T) {
 			interest, matches = fanout.Everything(), func(store.Change[*pod]) bool { return true }
 		case 1:
 			ns := fmt.Sprint("n", rng.IntN(25))
-			interest, matches = fanout.Namespace(ns), func(c store.Change[*pod]) bool { return c.Key[:len(ns)+1] == ns+"/" }
+			interest, matches = fanout.Namespace(ns), func(c store.Change[*pod]) bool {
+				return c.Key[:len(ns)+1] == ns+"/"
+			}
 		case 2:
 			key := fmt.Sprintf("n%d/p%d", rng.IntN(20), rng.IntN(7))
 			interest, matches = fanout.Key(key), func(c store.Change[*pod]) bool { return c.Key == key }
 		case 3:
 			label := fmt.Sprint("l", rng.IntN(60))
-			interest, matches = fanout.In("label", label), func(c store.Change[*pod]) bool { return c.New.labels[0] == label }
+			interest, matches = fanout.In("label", label), func(c store.Change[*pod]) bool {
+				return c.New.labels[0] == label
+			}
 		}
 		wg.Go(func() { readAll(t, l, interest, matches, all) })
 	}
@@ -64,7 +68,10 @@ func TestReaders_seeAllThatConcernsThemInOrder(t *testing.T) {
 
 // readAll reads until the log is closed and compares the result with the published
 // changes.
-func readAll(t *testing.T, l *fanout.Log[*pod], interest fanout.Interest, matches func(store.Change[*pod]) bool, all []store.Change[*pod]) {
+func readAll(
+	t *testing.T, l *fanout.Log[*pod], interest fanout.Interest, matches func(store.Change[*pod]) bool,
+	all []store.Change[*pod],
+) {
 	var from uint64
 	for {
 		c, err := l.Cursor(from, interest)
@@ -85,7 +92,8 @@ func readAll(t *testing.T, l *fanout.Log[*pod], interest fanout.Interest, matche
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("reader of %s from %d to %d got %d changes, want %d", interest, from, c.Position(), len(got), len(want))
+			t.Errorf("reader of %s from %d to %d got %d changes, want %d", interest, from, c.Position(), len(got),
+				len(want))
 			return
 		}
 		if errors.Is(err, fanout.ErrClosed) {

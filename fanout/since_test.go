@@ -117,7 +117,8 @@ func TestSince_isWhatAReaderHasNotSeen(t *testing.T) {
 					want, gone := since(all, after, v)
 					got, ended := read(t, l, v)
 					if ended != gone || !gone && !slices.Equal(got, want) {
-						t.Fatalf("run %d: after version %d of %d to %d: got %v (expired %t), want %v (%t)", run, v, began, version, got, ended, want, gone)
+						t.Fatalf("run %d: after version %d of %d to %d: got %v (expired %t), want %v (%t)", run, v,
+							began, version, got, ended, want, gone)
 					}
 					answered++
 					if gone {
@@ -185,7 +186,8 @@ func TestSince_besideAWriter(t *testing.T) {
 					before = all[first-2].Version
 				}
 				if first != revision+1 || batch[0].Version < v || before > v || before == v && batch[0].Version == v {
-					t.Errorf("after version %d comes revision %d with version %d, before it is %d", v, first, batch[0].Version, before)
+					t.Errorf("after version %d comes revision %d with version %d, before it is %d", v, first,
+						batch[0].Version, before)
 					return
 				}
 				answered.Add(1)

@@ -156,7 +156,12 @@ func (w *window[T]) without(drop int) *window[T] {
 		seen := w.chunks[drop-2].seen()
 		before = seen[len(seen)-1].Version
 	}
-	next := &window[T]{after: last.Revision, version: last.Version, oldest: last.Version, chunks: make([]*chunk[T], len(w.chunks)-drop)}
+	next := &window[T]{
+		after:   last.Revision,
+		version: last.Version,
+		oldest:  last.Version,
+		chunks:  make([]*chunk[T], len(w.chunks)-drop),
+	}
 	if before == last.Version {
 		next.oldest++
 	}

@@ -19,7 +19,9 @@ import (
 // TestAccess changes each field that is part of the digest, and some that are not.
 func TestAccess(t *testing.T) {
 	access := func(change func(*rest.Config)) string {
-		cfg := &rest.Config{Host: "https://a", BearerToken: "s3cr3t", ExecProvider: &clientcmdapi.ExecConfig{Command: "plugin"}}
+		cfg := &rest.Config{
+			Host: "https://a", BearerToken: "s3cr3t", ExecProvider: &clientcmdapi.ExecConfig{Command: "plugin"},
+		}
 		if change != nil {
 			change(cfg)
 		}

@@ -119,7 +119,8 @@ func (a *attack) measure() {
 		close(end)
 		wg.Wait()
 		p99, alone := percentile99(a.slowest), percentile99(a.alone)
-		a.t.Logf("the heap grew by at most %d MB; p99 of %d reads of 200 pods %v, before the attack %v", a.most.Load()>>20, len(a.slowest), p99, alone)
+		a.t.Logf("the heap grew by at most %d MB; p99 of %d reads of 200 pods %v, before the attack %v",
+			a.most.Load()>>20, len(a.slowest), p99, alone)
 		if a.window > 0 && p99 > max(2*alone, 20*time.Millisecond) { // noise
 			a.t.Errorf("p99 of reads is %v, and %v before the attack", p99, alone)
 		}

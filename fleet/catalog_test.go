@@ -146,7 +146,8 @@ func TestCatalog_revisionsDoNotRepeat(t *testing.T) {
 			}
 		}
 		// A client comes from a replica whose clock is ahead.
-		if err := view.Recognize((microseconds()+30e6)<<collection.SlotBits | (w.slot+1)%(1<<collection.SlotBits)); !errors.Is(err, fanout.ErrExpired) {
+		if err := view.Recognize((microseconds()+30e6)<<collection.SlotBits |
+			(w.slot+1)%(1<<collection.SlotBits)); !errors.Is(err, fanout.ErrExpired) {
 			t.Fatal(err)
 		}
 		last[name], reserved[name] = view.Snapshot().Revision(), view.Reserve()

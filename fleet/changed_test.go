@@ -35,7 +35,8 @@ func TestChanged_dependsOnItsClustersOnly(t *testing.T) {
 	w.c.Log().Trim(0)
 	w.join("za", "a")
 	if s := eu.Snapshot(); s.Changed() != joined || eu.Changed() != joined || s.Revision() <= joined {
-		t.Errorf("other clusters change it: %d and %d, was %d, the revision is %d", s.Changed(), eu.Changed(), joined, s.Revision())
+		t.Errorf("other clusters change it: %d and %d, was %d, the revision is %d", s.Changed(), eu.Changed(), joined,
+			s.Revision())
 	}
 	if all := view.Snapshot(); all.Changed() != all.Revision() || view.Changed() != all.Revision() {
 		t.Errorf("all clusters changed at %d, their revision is %d", all.Changed(), all.Revision())

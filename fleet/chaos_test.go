@@ -83,7 +83,8 @@ func TestChaos(t *testing.T) {
 	f := start(t, r, &fleet.Options{
 		Logger: quiet,
 		Reflector: reflector.Options{
-			Backoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, Silence: 10 * time.Second, Timeout: 20 * time.Second, Park: time.Second,
+			Backoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, Silence: 10 * time.Second,
+			Timeout: 20 * time.Second, Park: time.Second,
 		},
 	})
 	watched := []schema.GroupResource{{Resource: "pods"}, {Resource: "configmaps"}, custom("gadgets"), custom("gizmos")}
@@ -123,9 +124,12 @@ func TestChaos(t *testing.T) {
 			expect.Eventually(t, 2*time.Minute, func() error { return l.unlike(t.Context(), f) })
 		}
 		for gr, w := range witnesses {
-			expect.Eventually(t, 30*time.Second, func() error { return w.behind(fleet.OfResource[*wire.Object](f, gr)) })
+			expect.Eventually(t, 30*time.Second, func() error {
+				return w.behind(fleet.OfResource[*wire.Object](f, gr))
+			})
 		}
-		t.Logf("round %d: equal to each etcd %v after the last of %v; %s", round+1, time.Since(agreed).Round(time.Millisecond),
+		t.Logf("round %d: equal to each etcd %v after the last of %v; %s", round+1,
+			time.Since(agreed).Round(time.Millisecond),
 			time.Since(began).Round(time.Second), deeds(lands))
 		if t.Failed() {
 			t.Fatalf("after round %d of WATERSHED_SEED=%d", round+1, seed)
@@ -152,7 +156,9 @@ func deeds(lands []*territory) string {
 
 func newTerritory(t *testing.T, name string) *territory {
 	l := &territory{name: name, user: "admin", did: map[string]int{}}
-	l.cluster = kubetest.Start(t, &kubetest.Options{Name: name, Nodes: 2, Users: []kubetest.User{{Name: "other", Groups: []string{"system:masters"}}}})
+	l.cluster = kubetest.Start(t, &kubetest.Options{
+		Name: name, Nodes: 2, Users: []kubetest.User{{Name: "other", Groups: []string{"system:masters"}}},
+	})
 	var err error
 	if l.client, err = kubernetes.NewForConfig(l.cluster.Config()); err != nil {
 		t.Fatal(err)
@@ -201,7 +207,8 @@ func (l *territory) befall(t *testing.T, r *roster, rng *rand.Rand) {
 			scope = "Cluster"
 		}
 		// It may exist with another scope, or be being deleted: then nothing happens.
-		_, _ = l.cluster.KubectlInput(t.Context(), crd(plural, scope, versions...), "apply", "--server-side", "--force-conflicts", "-f", "-")
+		_, _ = l.cluster.KubectlInput(t.Context(), crd(plural, scope, versions...), "apply", "--server-side",
+			"--force-conflicts", "-f", "-")
 	}
 	if err != nil {
 		t.Errorf("%s: %s: %v", l.name, what, err)
@@ -221,14 +228,17 @@ func (l *territory) write(ctx context.Context, rng *rand.Rand) {
 	var err error
 	switch rng.IntN(8) {
 	case 0, 1:
-		_, err = core.ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err = core.ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 	case 2:
 		err = core.ConfigMaps("default").Delete(ctx, name, metav1.DeleteOptions{})
 	case 3:
-		_, err = core.ConfigMaps("default").Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err = core.ConfigMaps("default").Patch(ctx, name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{})
 	case 4:
 		replicas := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, rng.IntN(8))
-		_, err = l.client.AppsV1().Deployments("default").Patch(ctx, fmt.Sprintf("deployment-%d", rng.IntN(2)), types.StrategicMergePatchType, replicas, metav1.PatchOptions{})
+		_, err = l.client.AppsV1().Deployments("default").Patch(ctx, fmt.Sprintf("deployment-%d", rng.IntN(2)),
+			types.StrategicMergePatchType, replicas, metav1.PatchOptions{})
 	default:
 		plural := []string{"gadgets", "gizmos"}[rng.IntN(2)]
 		version := []string{"v1", "v1alpha1"}[rng.IntN(2)]
@@ -278,8 +288,10 @@ func (l *territory) unlike(ctx context.Context, f *fleet.Fleet) error {
 	}
 	for r := range there {
 		switch {
-		case r.Group == "example.com", r.Resource == "pods" && r.Group == "", r.Resource == "configmaps", r.Resource == "deployments",
-			r.Resource == "replicasets", r.Resource == "nodes" && r.Group == "", r.Resource == "customresourcedefinitions", r.Resource == "serviceaccounts":
+		case r.Group == "example.com", r.Resource == "pods" && r.Group == "", r.Resource == "configmaps",
+			r.Resource == "deployments",
+			r.Resource == "replicasets", r.Resource == "nodes" && r.Group == "",
+			r.Resource == "customresourcedefinitions", r.Resource == "serviceaccounts":
 			if err := unlike(ctx, f, l.name, l.cluster, r); err != nil {
 				return fmt.Errorf("%w%s%s", err, l.explain(ctx, m, r), l.unmix(ctx, r))
 			}
@@ -317,7 +329,8 @@ func (l *territory) unmix(ctx context.Context, r schema.GroupResource) string {
 		return ""
 	}
 	l.count("mend")
-	return fmt.Sprintf("; mended %d objects with and %d without a namespace: %v", namespaced, len(truth.Objects)-namespaced, l.cluster.Erase(ctx, r))
+	return fmt.Sprintf("; mended %d objects with and %d without a namespace: %v", namespaced,
+		len(truth.Objects)-namespaced, l.cluster.Erase(ctx, r))
 }
 
 // explain describes a resource as the member and the server see it.
@@ -331,7 +344,8 @@ func (l *territory) explain(ctx context.Context, m *fleet.Member, r schema.Group
 	out, err := l.cluster.Kubectl(ctx, "get", r.String(), "-A", "--no-headers")
 	text += fmt.Sprintf("\nthe server has %d, %v", strings.Count(out, "\n"), err)
 	if r.Group == "example.com" {
-		out, err := l.cluster.Kubectl(ctx, "get", "crd", r.String(), "-o", "jsonpath={.metadata.deletionTimestamp} {.metadata.uid} {.spec.scope} {.status}")
+		out, err := l.cluster.Kubectl(ctx, "get", "crd", r.String(), "-o",
+			"jsonpath={.metadata.deletionTimestamp} {.metadata.uid} {.spec.scope} {.status}")
 		text += fmt.Sprintf("\nits definition: %s %v", out, err)
 	}
 	return text

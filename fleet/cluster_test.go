@@ -58,7 +58,8 @@ func custom(plural string) schema.GroupResource {
 // apply runs kubectl apply.
 func apply(t *testing.T, c *kubetest.Cluster, manifest string) {
 	t.Helper()
-	if _, err := c.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	if _, err := c.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f",
+		"-"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -82,8 +83,12 @@ func TestMember_mirrorsWhatIsServed(t *testing.T) {
 	var want []string
 	for _, s := range served {
 		name := s.GroupResource().String()
-		left := slices.Contains([]string{"secrets", "events", "events.events.k8s.io", "leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io"}, name)
-		if slices.Contains(s.Verbs, "watch") && slices.Contains(s.Verbs, "list") && !left && !slices.Contains(want, name) {
+		left := slices.Contains([]string{
+			"secrets", "events", "events.events.k8s.io", "leases.coordination.k8s.io",
+			"leasecandidates.coordination.k8s.io",
+		}, name)
+		if slices.Contains(s.Verbs, "watch") && slices.Contains(s.Verbs, "list") && !left &&
+			!slices.Contains(want, name) {
 			want = append(want, name)
 		}
 	}
@@ -137,7 +142,9 @@ func TestMember_followsCustomResources(t *testing.T) {
 		t.Errorf("a new type has synced %v after it was established", took)
 	}
 	expect.Eventually(t, 10*time.Second, func() error {
-		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1alpha1, kind: Gadget, metadata: {name: a, namespace: default}, spec: {size: 1}}", "apply", "-f", "-"); err != nil {
+		if _, err := c.KubectlInput(t.Context(),
+			"{apiVersion: example.com/v1alpha1, kind: Gadget, metadata: {name: a, namespace: default}, spec: {size: "+
+				"1}}", "apply", "-f", "-"); err != nil {
 			return err
 		}
 		return nil
@@ -197,7 +204,8 @@ func TestMember_followsCustomResources(t *testing.T) {
 	// Defined again with another scope.
 	apply(t, c, crd("gadgets", "Cluster", "v1"))
 	expect.Eventually(t, 20*time.Second, func() error {
-		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: b}}", "apply", "-f", "-"); err != nil {
+		if _, err := c.KubectlInput(t.Context(), "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: b}}",
+			"apply", "-f", "-"); err != nil {
 			return err
 		}
 		return nil
@@ -232,7 +240,9 @@ func isEstablished(t *testing.T, c *kube.Cluster, name string) bool {
 }
 
 func TestFleet_rotatesCredentials(t *testing.T) {
-	c := kubetest.Start(t, &kubetest.Options{Users: []kubetest.User{{Name: "second", Groups: []string{"system:masters"}}}})
+	c := kubetest.Start(t, &kubetest.Options{
+		Users: []kubetest.User{{Name: "second", Groups: []string{"system:masters"}}},
+	})
 	r := newRoster()
 	r.set("one", c.Config())
 	f := start(t, r, &fleet.Options{Resources: []string{"configmaps", "pods"}})
@@ -319,7 +329,8 @@ func create(t *testing.T, c *kubetest.Cluster, name string) {
 		t.Fatal(err)
 	}
 	defer cluster.CloseIdleConnections()
-	if _, err := cluster.Create(t.Context(), fmt.Appendf(nil, "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}", name)); err != nil {
+	if _, err := cluster.Create(t.Context(),
+		fmt.Appendf(nil, "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}", name)); err != nil {
 		t.Fatal(err)
 	}
 }

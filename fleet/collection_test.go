@@ -142,7 +142,9 @@ func (w *world) join(cluster string, names ...string) {
 func (w *world) delta(cluster, name string) delta.Delta[*wire.Object] {
 	w.version++
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.FormatUint(w.version, 10)}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.FormatUint(w.version, 10)},
+	}
 	o, err := wire.Encode(pod, wire.Protobuf, kind)
 	if err != nil {
 		w.t.Fatal(err)
@@ -224,8 +226,10 @@ func (l *learner) learn(c Change[*wire.Object], v *View[*wire.Object]) {
 	old, now := c.Raw()
 	had, known := l.known[c.Key]
 	again := c.Type != delta.Deleted && (now.Version() == had || now.Version() == l.gone[c.Key])
-	if again || known == (c.Type == delta.Added) || known && (old == nil || old.Version() != had) || !v.clusters.Has(c.Key.Cluster) {
-		l.errs = append(l.errs, fmt.Sprintf("%s of %s to %d (from %v), known %t at %d", c.Type, c.Key, now.Version(), old, known, had))
+	if again || known == (c.Type == delta.Added) || known && (old == nil || old.Version() != had) ||
+		!v.clusters.Has(c.Key.Cluster) {
+		l.errs = append(l.errs, fmt.Sprintf("%s of %s to %d (from %v), known %t at %d", c.Type, c.Key, now.Version(),
+			old, known, had))
 	}
 	l.known[c.Key] = now.Version()
 	if c.Type == delta.Deleted {
@@ -368,7 +372,8 @@ func TestIndex_findsInAllClusters(t *testing.T) {
 	want("e")
 	before := v.Snapshot()
 	ranges := map[string][]string{
-		"": {"eu/n/b", "us/n/b"}, "eu/n/a": {"eu/n/b", "us/n/b"}, "eu/n/b": {"us/n/b"}, "fr/x": {"us/n/b"}, "us/n/b": nil, "za/": nil,
+		"": {"eu/n/b", "us/n/b"}, "eu/n/a": {"eu/n/b", "us/n/b"}, "eu/n/b": {"us/n/b"}, "fr/x": {"us/n/b"},
+		"us/n/b": nil, "za/": nil,
 	}
 	wantRanges := func() {
 		t.Helper()

@@ -30,8 +30,13 @@ func onNode(t testing.TB, name, node string, version uint64) *wire.Object {
 	t.Helper()
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
 	o, err := wire.Encode(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.FormatUint(version, 10), Labels: map[string]string{"node": node}},
-		Spec:       corev1.PodSpec{NodeName: node},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "n",
+			Name:            name,
+			ResourceVersion: strconv.FormatUint(version, 10),
+			Labels:          map[string]string{"node": node},
+		},
+		Spec: corev1.PodSpec{NodeName: node},
 	}, wire.Protobuf, kind)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +140,9 @@ func TestConcerning_missesNothing(t *testing.T) {
 				maps.DeleteFunc(truth, func(k Key, _ *wire.Object) bool { return k.Cluster == cluster })
 			case n < 10 && len(agents) < 6:
 				node := nodes[rng.IntN(len(nodes))]
-				interest := []fanout.Interest{objectlog.HasField("spec.nodeName", node), fanout.In(objectlog.ByLabel, "node="+node)}[rng.IntN(2)]
+				interest := []fanout.Interest{
+					objectlog.HasField("spec.nodeName", node), fanout.In(objectlog.ByLabel, "node="+node),
+				}[rng.IntN(2)]
 				agents = append(agents, newNodeAgent(t, view.Concerning(interest), node))
 			case n < 30 && len(agents) > 0:
 				agents[rng.IntN(len(agents))].catchUp(rng.IntN(2) == 0)
@@ -203,7 +210,9 @@ func TestFollower_keepsNoMoreOfThePastWhenNothingConcernsIt(t *testing.T) {
 				synctest.Wait()
 				w.version++
 				o := onNode(t, "p", "b", w.version)
-				w.mirrors["eu"].informer.Write(delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: w.version})
+				w.mirrors["eu"].informer.Write(delta.Delta[*wire.Object]{
+					Type: delta.Updated, Key: o.Key(), Object: o, Version: w.version,
+				})
 				revisions = append(revisions, w.c.Newest(nil).Revision())
 			}
 			synctest.Wait()

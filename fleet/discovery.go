@@ -44,7 +44,10 @@ const (
 
 // discoverAfter are the waits before the discoveries that follow a change of a cluster's
 // types. Discovery shows the change after an unknown delay.
-var discoverAfter = []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second}
+var discoverAfter = []time.Duration{
+	50 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, time.Second, 3 * time.Second,
+	10 * time.Second,
+}
 
 // run discovers the cluster's resources, now and whenever they may have changed, and
 // mirrors them until ctx ends.
@@ -239,7 +242,8 @@ func (m *Member) awaitIdentity(ctx context.Context, cluster *kube.Cluster) error
 	m.mu.Lock()
 	undecided := m.settings.Disk != nil && m.discovered.IsZero()
 	m.mu.Unlock()
-	for end := time.Now().Add(identityGrace); undecided && err == nil && m.Identity().UID == "" && time.Now().Before(end); {
+	for end := time.Now().Add(identityGrace); undecided && err == nil && m.Identity().UID == "" &&
+		time.Now().Before(end); {
 		if err = timer.Sleep(ctx, identityPoll); err == nil {
 			err = m.server.Identify(ctx, cluster)
 		}

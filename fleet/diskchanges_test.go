@@ -37,7 +37,9 @@ func newPast(t *testing.T, pods int) *past {
 	p := &past{t: t, cluster: s.Cluster(0)}
 	r := newRoster()
 	r.set(p.cluster.Name(), p.cluster.Config())
-	f := start(t, r, &fleet.Options{Logger: quiet, Disk: storing(t, t.TempDir()), History: 1 << 20, Resources: []string{"pods"}})
+	f := start(t, r, &fleet.Options{
+		Logger: quiet, Disk: storing(t, t.TempDir()), History: 1 << 20, Resources: []string{"pods"},
+	})
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	m, _ := f.Member(p.cluster.Name())
 	p.member = m
@@ -115,7 +117,9 @@ func TestPastChanges_ofOneObjectHoldOneObject(t *testing.T) {
 	before := heap()
 	for i := range held {
 		// Each is at another time, so that none can use the state of another.
-		held[i], err = p.feed.Changes(t.Context(), history.PastQuery{Since: time.Now(), Until: time.Now(), Wanted: history.Wanted{Key: name}})
+		held[i], err = p.feed.Changes(t.Context(), history.PastQuery{
+			Since: time.Now(), Until: time.Now(), Wanted: history.Wanted{Key: name},
+		})
 		expect.NoError(t, err)
 	}
 	if grown := heap() - before; grown > 5*bytes {
@@ -162,7 +166,8 @@ func TestPastChanges_inPartsAreComplete(t *testing.T) {
 		case c.Type != watch.Modified || c.Old == nil:
 			t.Fatalf("change %d of %s: %v without the state before it", c.Version, c.Key, c.Type)
 		case again && c.Old.Version() != before:
-			t.Fatalf("change %d of %s: the state before it is %d, and was %d", c.Version, c.Key, c.Old.Version(), before)
+			t.Fatalf("change %d of %s: the state before it is %d, and was %d", c.Version, c.Key, c.Old.Version(),
+				before)
 		}
 		bytes += c.Object.Size() + c.Old.Size()
 		last[c.Key] = c.Version
@@ -206,10 +211,14 @@ func TestPastChanges_ofOneObjectAreTheSame(t *testing.T) {
 	at := p.began.Add(until.Sub(p.began) / 2)
 	for key := range now.State.Range("", "") {
 		whole, err := p.feed.Changes(t.Context(), history.PastQuery{
-			Since: p.began, Until: until, PartBytes: partBytes, Wanted: history.Wanted{Keys: func(k string) bool { return k == key }},
+			Since: p.began, Until: until, PartBytes: partBytes, Wanted: history.Wanted{Keys: func(k string) bool {
+				return k == key
+			}},
 		})
 		want := texts(whole, err)
-		object, err := p.feed.Changes(t.Context(), history.PastQuery{Since: p.began, Until: until, PartBytes: partBytes, Wanted: history.Wanted{Key: key}})
+		object, err := p.feed.Changes(t.Context(), history.PastQuery{
+			Since: p.began, Until: until, PartBytes: partBytes, Wanted: history.Wanted{Key: key},
+		})
 		expect.Equal(t, texts(object, err), want)
 		if len(want) < rounds {
 			t.Errorf("%s: %d changes, and there were %d", key, len(want), rounds)

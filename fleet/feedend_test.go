@@ -35,7 +35,9 @@ func newFeedMirror(t *testing.T, f *Fleet) *watershed.Informer[*wire.Object] {
 		m.end = func() {}
 		f.members["eu"] = m
 	}
-	r := kube.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors.Statuses())))}
+	r := kube.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource(fmt.Sprint("pods", len(m.mirrors.Statuses()))),
+	}
 	x := &mirror.Mirror{Cluster: "eu", Resource: r, Source: &upstream.Source{}, End: func() {}}
 	x.Informer = watershed.FromSource(empty{}, &watershed.SourceOptions[*wire.Object]{
 		Window:    1,
@@ -82,7 +84,9 @@ func TestFeed_ends(t *testing.T) {
 		fleet := newHistoricFleet(t, Options{})
 		for range 3 {
 			i := newFeedMirror(t, fleet)
-			i.Write(delta.Delta[*wire.Object]{Type: delta.Updated, Key: "n/p", Object: onNode(t, "p", "", 5), Version: 5})
+			i.Write(delta.Delta[*wire.Object]{
+				Type: delta.Updated, Key: "n/p", Object: onNode(t, "p", "", 5), Version: 5,
+			})
 		}
 		m := fleet.members["eu"]
 		at := func(n int) schema.GroupResource { return schema.GroupResource{Resource: fmt.Sprint("pods", n)} }
@@ -94,10 +98,13 @@ func TestFeed_ends(t *testing.T) {
 		// Subresources may change while objects are mirrored: the change is reported, and
 		// does not restart the mirror.
 		listed[0].Subresources = []kube.Subresource{{Name: "status"}}
-		if served := m.Served(); len(served[0].Subresources) != 1 || !m.mirrors.Mirror(at(1)).Same(served[0], false, false) {
+		if served := m.Served(); len(served[0].Subresources) != 1 ||
+			!m.mirrors.Mirror(at(1)).Same(served[0], false, false) {
 			t.Errorf("with a subresource, served are %v", served)
 		}
-		listed = append(listed, kube.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"}})
+		listed = append(listed, kube.Resource{
+			GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "other"},
+		})
 		m.mirrors.SetListed(listed)
 		if versions := m.Versions(); len(versions) != 2 || versions[1].String() != "g/v2" {
 			t.Errorf("versions are %v", versions)

@@ -147,7 +147,8 @@ func (f *Fleet) admit(entries []Entry) {
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
 		err := ValidateName(e.Name)
 		if err != nil || there[e.Name] {
-			f.settings.Logger.Error("cluster left out: its name is not valid or occurs twice", "cluster", e.Name, "err", err)
+			f.settings.Logger.Error("cluster left out: its name is not valid or occurs twice", "cluster", e.Name, "err",
+				err)
 			return true
 		}
 		there[e.Name] = true
@@ -188,7 +189,8 @@ func (f *Fleet) admitLocked(e Entry) {
 			m.use(e)
 			return
 		}
-		m.logger.Info("the name now refers to another server or scope", "host", e.Config.Host, "scope", f.settings.scopeOf(e), "was", host)
+		m.logger.Info("the name now refers to another server or scope", "host", e.Config.Host, "scope",
+			f.settings.scopeOf(e), "was", host)
 		m.retire()
 	}
 	f.beginLocked(e, m)
@@ -272,7 +274,8 @@ func (j journaled) Examine() journal.Examination {
 	defer m.mu.Unlock()
 	all := m.mirrors.Statuses()
 	return journal.Examination{
-		Status: m.statusLocked(all), Joined: m.since, All: all, Unlisted: m.unlisted, Discovery: cmp.Or(m.err, m.missing),
+		Status: m.statusLocked(all), Joined: m.since, All: all, Unlisted: m.unlisted,
+		Discovery: cmp.Or(m.err, m.missing),
 	}
 }
 

@@ -85,7 +85,8 @@ func (s *subscriber) read(n int) {
 		switch {
 		case errors.Is(err, fanout.ErrExpired):
 			if at >= s.began {
-				s.w.t.Errorf("a follower that was at %d when the collection was at %d received %v at %d", s.began, s.began, err, at)
+				s.w.t.Errorf("a follower that was at %d when the collection was at %d received %v at %d", s.began,
+					s.began, err, at)
 			}
 			s.expired++
 			s.start()
@@ -94,7 +95,8 @@ func (s *subscriber) read(n int) {
 			s.w.t.Fatal(err)
 		case changes == nil:
 			if truth := s.truth(); !maps.Equal(s.known, truth) {
-				s.w.t.Errorf("a follower of %v at %d knows %v, there is %v", s.view.clusters, s.follower.Position(), s.known, truth)
+				s.w.t.Errorf("a follower of %v at %d knows %v, there is %v", s.view.clusters, s.follower.Position(),
+					s.known, truth)
 			}
 			s.position = s.follower.Position()
 			if *s.cuts > s.cut {
@@ -174,7 +176,8 @@ func TestFollower_goesOn(t *testing.T) {
 			t.Fatalf("in run %d of seed %d", run, seed)
 		}
 	}
-	t.Logf("followers went on %d times, and began again %d times; %d times they received clusters that had joined or left", resumed, expired, survived)
+	t.Logf("followers went on %d times, and began again %d times; %d times they received clusters that had joined or "+
+		"left", resumed, expired, survived)
 	if resumed < 300 || expired < 100 || survived < 300 {
 		t.Error("hardly a test")
 	}

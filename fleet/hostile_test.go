@@ -65,19 +65,25 @@ func (o *out) repeat(text string, bytes int) {
 
 // widgets is the part of discovery for one resource.
 func widgets(name string) string {
-	return fmt.Sprintf(`{"resource":%q,"responseKind":{"group":"x.example.com","version":"v1","kind":"Widget"},"scope":"Namespaced","singularResource":"","verbs":["get","list","watch"]}`, name)
+	return fmt.Sprintf(
+		`{"resource":%q,"responseKind":{"group":"x.example.com","version":"v1","kind":"Widget"},"scope":"Namespaced","singularResource":"","verbs":["get","list","watch"]}`, name,
+	)
 }
 
 // groups writes an aggregated discovery document.
 func groups(o *out, resources func()) {
-	o.print(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"x.example.com"},"versions":[{"version":"v1","freshness":"Current","resources":[`)
+	o.print(
+		`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{"metadata":{"name":"x.example.com"},"versions":[{"version":"v1","freshness":"Current","resources":[`,
+	)
 	resources()
 	o.print(`]}]}]}`)
 }
 
 // widget is an object.
 func widget(name string, version int, data string) string {
-	return fmt.Sprintf(`{"apiVersion":"x.example.com/v1","kind":"Widget","metadata":{"namespace":"n","name":%q,"resourceVersion":"%d"},"data":%q}`, name, version, data)
+	return fmt.Sprintf(
+		`{"apiVersion":"x.example.com/v1","kind":"Widget","metadata":{"namespace":"n","name":%q,"resourceVersion":"%d"},"data":%q}`, name, version, data,
+	)
 }
 
 const listHead = `{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"5"},"items":[`
@@ -164,16 +170,24 @@ func TestHostile_lists(t *testing.T) {
 		text      string
 		megabytes int64
 	}{
-		{"endless", fleet.Limits{Objects: 20_000}, &hostile{list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, "") })},
+		{"endless", fleet.Limits{Objects: 20_000}, &hostile{
+			list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, "") }),
+		},
 			"one resource may have 15000 objects", 64},
-		{"endless with the same object", fleet.Limits{Objects: 5000}, &hostile{list: endless(func(int) string { return widget("w", 1, "") })},
+		{"endless with the same object", fleet.Limits{Objects: 5000}, &hostile{
+			list: endless(func(int) string { return widget("w", 1, "") }),
+		},
 			"and does not end", 64},
-		{"large objects", fleet.Limits{Bytes: 32 << 20}, &hostile{list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, noise(20<<10, n)) })},
+		{"large objects", fleet.Limits{Bytes: 32 << 20}, &hostile{
+			list: endless(func(n int) string { return widget(fmt.Sprint("w", n), n, noise(20<<10, n)) }),
+		},
 			"objects of 25165824 bytes", 150},
 		{"kinds", fleet.Limits{Objects: 20_000}, &hostile{list: endless(func(n int) string {
 			return strings.Replace(widget(fmt.Sprint("w", n), n, noise(300, n)), "Widget", fmt.Sprint("Widget", n), 1)
 		})}, "is of kind", 64},
-		{"names", fleet.Limits{}, &hostile{list: endless(func(n int) string { return widget(strings.Repeat("w", 2<<10), n, "") })},
+		{"names", fleet.Limits{}, &hostile{
+			list: endless(func(n int) string { return widget(strings.Repeat("w", 2<<10), n, "") }),
+		},
 			"too many objects", 64},
 		{"gzip bomb", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
 			o.print(listHead + `{"apiVersion":"x.example.com/v1","kind":"`)
@@ -184,10 +198,14 @@ func TestHostile_lists(t *testing.T) {
 			o.repeat(strings.Repeat("a", 64<<10), 1<<30)
 		}}, "larger than 32 MiB", 320},
 		{"pages", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
-			o.print(`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"5","continue":"again"},"items":[]}`)
+			o.print(
+				`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"5","continue":"again"},"items":[]}`,
+			)
 		}}, "pages in a row have no objects", 64},
 		{"continue token", fleet.Limits{}, &hostile{list: func(o *out, _ *http.Request) {
-			o.print(`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"5","continue":%q},"items":[]}`, strings.Repeat("a", 8<<20))
+			o.print(
+				`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"5","continue":%q},"items":[]}`, strings.Repeat("a", 8<<20),
+			)
 		}}, "token", 150},
 		{"initial events", fleet.Limits{Objects: 20_000}, &hostile{
 			list: func(o *out, _ *http.Request) { o.print(listHead + "]}") },
@@ -200,7 +218,9 @@ func TestHostile_lists(t *testing.T) {
 		{"error event", fleet.Limits{}, &hostile{
 			list: func(o *out, _ *http.Request) { o.print(listHead + "]}") },
 			watch: func(o *out, _ *http.Request) {
-				o.print(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"because %s"}}`, strings.Repeat("a", 20<<20))
+				o.print(
+					`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"because %s"}}`, strings.Repeat("a", 20<<20),
+				)
 			},
 		}, "because", 200},
 		{"event type", fleet.Limits{}, &hostile{
@@ -213,7 +233,9 @@ func TestHostile_lists(t *testing.T) {
 		}}, "the headers of the response", 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && slices.Contains([]string{"large objects", "gzip bomb", "gzip bomb without objects"}, c.name) {
+			if testing.Short() && slices.Contains([]string{
+				"large objects", "gzip bomb", "gzip bomb without objects",
+			}, c.name) {
 				t.Skip("it compresses or decompresses hundreds of megabytes")
 			}
 			a := newAttack(t, c.server, fleet.Options{Limits: c.limits})
@@ -278,7 +300,9 @@ func TestHostile_watchFlood(t *testing.T) {
 	}
 	h.watch = func(o *out, r *http.Request) {
 		if r.URL.Query().Get("sendInitialEvents") != "" {
-			o.print(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid"}}`)
+			o.print(
+				`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid"}}`,
+			)
 			return
 		}
 		data := noise(10<<10, 1)
@@ -287,7 +311,9 @@ func TestHostile_watchFlood(t *testing.T) {
 		}
 	}
 	const rate = 1 << 20
-	a := newAttack(t, h, fleet.Options{Limits: fleet.Limits{WatchBytes: rate}, Reflector: listOnly, Window: 1 << 20, History: 8 << 20})
+	a := newAttack(t, h, fleet.Options{
+		Limits: fleet.Limits{WatchBytes: rate}, Reflector: listOnly, Window: 1 << 20, History: 8 << 20,
+	})
 	version := func() uint64 {
 		for _, o := range fleet.OfResource[*wire.Object](a.f, widgetResource).All() {
 			return o.Version()
@@ -330,7 +356,8 @@ func TestHostile_keepsItsLastState(t *testing.T) {
 		if small.Load() {
 			n, version = 10, 100_000
 		}
-		o.print(`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"%d"},"items":[`, version)
+		o.print(`{"apiVersion":"x.example.com/v1","kind":"WidgetList","metadata":{"resourceVersion":"%d"},"items":[`,
+			version)
 		for i := range n - 1 {
 			o.print("%s,", widget(fmt.Sprintf("w%03d", i), 1, ""))
 		}
@@ -338,11 +365,15 @@ func TestHostile_keepsItsLastState(t *testing.T) {
 	}
 	h.watch = func(o *out, r *http.Request) {
 		if small.Load() && r.URL.Query().Get("resourceVersion") != "100000" {
-			o.print(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
+			o.print(
+				`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`,
+			)
 			return
 		}
 		if small.Load() {
-			o.print(`{"type":"BOOKMARK","object":{"apiVersion":"x.example.com/v1","kind":"Widget","metadata":{"resourceVersion":"100001"}}}`)
+			o.print(
+				`{"type":"BOOKMARK","object":{"apiVersion":"x.example.com/v1","kind":"Widget","metadata":{"resourceVersion":"100001"}}}`,
+			)
 			o.send()
 			<-r.Context().Done()
 			return
@@ -352,7 +383,10 @@ func TestHostile_keepsItsLastState(t *testing.T) {
 			continue
 		}
 	}
-	a := newAttack(t, h, fleet.Options{Limits: fleet.Limits{Objects: 4000, Retry: 200 * time.Millisecond}, Reflector: reflector.Options{ListOnly: true, MaxBackoff: 100 * time.Millisecond}})
+	a := newAttack(t, h, fleet.Options{
+		Limits:    fleet.Limits{Objects: 4000, Retry: 200 * time.Millisecond},
+		Reflector: reflector.Options{ListOnly: true, MaxBackoff: 100 * time.Millisecond},
+	})
 	s := a.refused("one resource may have 3000 objects", 64)
 	if s.State != fleet.Stale || len(s.Failing) != 1 || !errors.Is(s.Failing[0].Reflector.Err, fleet.ErrLimit) {
 		t.Errorf("the cluster is %s", s)

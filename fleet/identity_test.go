@@ -109,7 +109,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q,"resourceVersion":"1"}}`, uid)
+		fmt.Fprintf(w,
+			`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q,"resourceVersion":"1"}}`,
+			uid)
 	}
 }
 
@@ -182,7 +184,9 @@ func TestIdentity_anotherClusterAtTheAddress(t *testing.T) {
 	}
 	for i := range 200 {
 		want := s.Cluster(1).Pod(i)
-		if p, _ := typed.Get(fleet.Key{Cluster: "one", Object: want.Namespace + "/" + want.Name}); p == nil || p.UID != want.UID {
+		if p, _ := typed.Get(fleet.Key{
+			Cluster: "one", Object: want.Namespace + "/" + want.Name,
+		}); p == nil || p.UID != want.UID {
 			t.Fatalf("pod %d is not that of the other cluster", i)
 		}
 	}
@@ -209,7 +213,9 @@ func TestIdentity_isConfirmedOncePerConnection(t *testing.T) {
 	view := fleet.OfResource[*wire.Object](f, podResource)
 	pod := s.Cluster(0).Pod(0)
 	expect.Eventually(t, 20*time.Second, func() error {
-		if o, ok := view.Get(fleet.Key{Cluster: "one", Object: pod.Namespace + "/" + pod.Name}); !ok || fmt.Sprint(o.Version()) != pod.ResourceVersion {
+		if o, ok := view.Get(fleet.Key{
+			Cluster: "one", Object: pod.Namespace + "/" + pod.Name,
+		}); !ok || fmt.Sprint(o.Version()) != pod.ResourceVersion {
 			return errors.New("the change is not there")
 		}
 		return nil

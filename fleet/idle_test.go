@@ -89,7 +89,11 @@ func startIdleServer(t *testing.T, opts simulated.Options) []*rest.Config {
 	}
 	var clusters []*rest.Config
 	for _, c := range configs {
-		clusters = append(clusters, &rest.Config{Host: c.Host, BearerToken: c.Token, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, ServerName: c.ServerName}})
+		clusters = append(clusters, &rest.Config{
+			Host:            c.Host,
+			BearerToken:     c.Token,
+			TLSClientConfig: rest.TLSClientConfig{CAData: c.CA, ServerName: c.ServerName},
+		})
 	}
 	return clusters
 }

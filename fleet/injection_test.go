@@ -35,7 +35,9 @@ func verifySeed(t *testing.T) *rand.Rand {
 
 // verified returns a simulated cluster and its member in a fleet that has synced. Config may
 // change the access to the cluster.
-func verified(t *testing.T, sim *simulated.Options, opts *fleet.Options, config func(*rest.Config)) (*simulated.Cluster, *fleet.Member, *fleet.Fleet) {
+func verified(
+	t *testing.T, sim *simulated.Options, opts *fleet.Options, config func(*rest.Config),
+) (*simulated.Cluster, *fleet.Member, *fleet.Fleet) {
 	t.Helper()
 	c := simulate(t, sim).Cluster(0)
 	cfg := c.Config()
@@ -88,7 +90,9 @@ type injection struct {
 
 // inject puts n divergences of each kind into the copy of the pods that may be used, half
 // of the wrong ones in the UID and half in the content.
-func inject(t *testing.T, random *rand.Rand, m *fleet.Member, n int, ahead bool, usable func(key string) bool) []injection {
+func inject(
+	t *testing.T, random *rand.Rand, m *fleet.Member, n int, ahead bool, usable func(key string) bool,
+) []injection {
 	t.Helper()
 	copied, now := m.Copied(podResource)
 	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(copied)), func(key string) bool { return !usable(key) })
@@ -96,17 +100,27 @@ func inject(t *testing.T, random *rand.Rand, m *fleet.Member, n int, ahead bool,
 	var all []injection
 	var deltas []delta.Delta[*wire.Object]
 	put := func(kind verify.DivergenceKind, server uint64, o *wire.Object, content bool) {
-		all = append(all, injection{verify.Divergence{Kind: kind, Key: o.Key(), Server: server, Copy: o.Version()}, content})
+		all = append(all, injection{
+			verify.Divergence{Kind: kind, Key: o.Key(), Server: server, Copy: o.Version()},
+			content,
+		})
 		// Missed makes the store accept an older state.
-		deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Updated, Missed: true, Key: o.Key(), Object: o, Version: o.Version()})
+		deltas = append(deltas, delta.Delta[*wire.Object]{
+			Type: delta.Updated, Missed: true, Key: o.Key(), Object: o, Version: o.Version(),
+		})
 	}
 	version := func(v uint64) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.ResourceVersion = strconv.FormatUint(v, 10) }
 	}
 	for i := range n {
 		o := copied[keys[5*i]]
-		all = append(all, injection{verify.Divergence{Kind: verify.DivergenceMissing, Key: o.Key(), Server: o.Version()}, false})
-		deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Deleted, Key: o.Key(), Object: o, Version: o.Version()})
+		all = append(all, injection{
+			verify.Divergence{Kind: verify.DivergenceMissing, Key: o.Key(), Server: o.Version()},
+			false,
+		})
+		deltas = append(deltas, delta.Delta[*wire.Object]{
+			Type: delta.Deleted, Key: o.Key(), Object: o, Version: o.Version(),
+		})
 		o = copied[keys[5*i+1]]
 		put(verify.DivergenceStale, o.Version(), edited(t, o, version(o.Version()-1-random.Uint64N(3))), false)
 		o = copied[keys[5*i+2]]
@@ -115,10 +129,13 @@ func inject(t *testing.T, random *rand.Rand, m *fleet.Member, n int, ahead bool,
 		if i%2 == 0 {
 			put(verify.DivergenceWrong, o.Version(), edited(t, o, func(p *corev1.Pod) { p.UID += "0" }), false)
 		} else {
-			put(verify.DivergenceWrong, o.Version(), edited(t, o, func(p *corev1.Pod) { p.Spec.Containers[0].Image += "0" }), true)
+			put(verify.DivergenceWrong, o.Version(), edited(t, o, func(p *corev1.Pod) {
+				p.Spec.Containers[0].Image += "0"
+			}), true)
 		}
 		if o = copied[keys[5*i+4]]; ahead && o.Version() < now {
-			put(verify.DivergenceAhead, o.Version(), edited(t, o, version(o.Version()+1+random.Uint64N(now-o.Version()))), false)
+			put(verify.DivergenceAhead, o.Version(),
+				edited(t, o, version(o.Version()+1+random.Uint64N(now-o.Version()))), false)
 		}
 	}
 	m.Tamper(podResource, deltas...)

@@ -79,7 +79,8 @@ func TestJournal_oneLinePerClusterAndChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.journal.Cadence = journal.Cadence{
-		Pace: 5 * time.Millisecond, Sweep: time.Minute, Burst: time.Millisecond, Failure: 20 * time.Millisecond, Patience: time.Minute,
+		Pace: 5 * time.Millisecond, Sweep: time.Minute, Burst: time.Millisecond, Failure: 20 * time.Millisecond,
+		Patience: time.Minute,
 		Progress: time.Minute, Idle: time.Minute,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -118,7 +119,8 @@ func TestJournal_oneLinePerClusterAndChange(t *testing.T) {
 	expect(
 		fmt.Sprintf("level=INFO msg=\"cluster live\" cluster=a resources=%d", n),
 		fmt.Sprintf("level=INFO msg=\"cluster live\" cluster=b resources=%d", n),
-		fmt.Sprintf("level=INFO msg=\"first sync done\" clusters=2 live=2 unreachable=0 resources=%d synced=%d", 2*n, 2*n),
+		fmt.Sprintf("level=INFO msg=\"first sync done\" clusters=2 live=2 unreachable=0 resources=%d synced=%d", 2*n,
+			2*n),
 	)
 
 	network.Down()

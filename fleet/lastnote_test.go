@@ -132,6 +132,8 @@ func TestIdentity_ofThePreviousConfiguration(t *testing.T) {
 	r.set("one", configure(ca.PEM(), "second"))
 	expect.Soon(t, "the other configuration", func() bool { return m.Cluster().Config().BearerToken == "second" })
 	close(at.held)
-	expect.Soon(t, "a discovery with it", func() bool { return fleet.TroubleOf(m.Status().Err) == fleet.UnknownAuthority })
+	expect.Soon(t, "a discovery with it", func() bool {
+		return fleet.TroubleOf(m.Status().Err) == fleet.UnknownAuthority
+	})
 	expect.Equal(t, m.Returned(), "")
 }

@@ -31,7 +31,8 @@ func (m *Member) remember() {
 		return
 	}
 	if err := m.notes.Write(m.settings.Disk.Storage(), m.Name(), m.note); err != nil {
-		m.logger.Warn("cannot store the note of the cluster: its last state may not be readable if it does not answer after a restart", "err", err)
+		m.logger.Warn("cannot store the note of the cluster: its last state may not be readable if it does not "+
+			"answer after a restart", "err", err)
 	}
 }
 
@@ -91,7 +92,8 @@ func (m *Member) disprove(err error) {
 	removed := false
 	if laststate.IsFinal(err) {
 		if removed, err = m.notes.Remove(m.settings.Disk.Storage(), m.Name()); err != nil {
-			m.logger.Warn("cannot remove the note of the cluster: its last state may be readable again after a restart", "err", err)
+			m.logger.Warn("cannot remove the note of the cluster: its last state may be readable again after a restart",
+				"err", err)
 		}
 	}
 	if used || removed {

@@ -127,6 +127,7 @@ func (f *Fleet) shed() {
 	if len(patterns) == 0 || !f.settings.pressure.Shed() {
 		return
 	}
-	f.settings.Logger.Warn("memory is scarce: resources that are expendable are no longer mirrored, until the configuration changes", "resources", strings.Join(patterns, ","))
+	f.settings.Logger.Warn("memory is scarce: resources that are expendable are no longer mirrored, until the "+
+		"configuration changes", "resources", strings.Join(patterns, ","))
 	f.retune()
 }

@@ -144,8 +144,10 @@ func TestReaders_doNotReachTheServer(t *testing.T) {
 	after, open := requests(t, c)
 	cancel()
 	wg.Wait()
-	t.Logf("200 readers: %d lists, %d gets, %d events; the server counts LIST %d -> %d, GET %d -> %d, WATCH %d -> %d, open watches of pods %d",
-		lists.Load(), gets.Load(), events.Load(), before["LIST"], after["LIST"], before["GET"], after["GET"], before["WATCH"], after["WATCH"], open["pods"]-alone["pods"])
+	t.Logf("200 readers: %d lists, %d gets, %d events; the server counts LIST %d -> %d, GET %d -> %d, WATCH %d -> "+
+		"%d, open watches of pods %d",
+		lists.Load(), gets.Load(), events.Load(), before["LIST"], after["LIST"], before["GET"], after["GET"],
+		before["WATCH"], after["WATCH"], open["pods"]-alone["pods"])
 	for _, verb := range []string{"LIST", "GET", "WATCH"} {
 		if after[verb] != before[verb] {
 			t.Errorf("%s requests for pods went from %d to %d", verb, before[verb], after[verb])
@@ -212,7 +214,8 @@ func TestLeave_freesMemory(t *testing.T) {
 	r.set("large", nil)
 	reached(8000)
 	after := restingHeap()
-	t.Logf("live heap: %.1f MB, with the large cluster %.1f, without it again %.1f", float64(before)/1e6, float64(with)/1e6, float64(after)/1e6)
+	t.Logf("live heap: %.1f MB, with the large cluster %.1f, without it again %.1f", float64(before)/1e6,
+		float64(with)/1e6, float64(after)/1e6)
 	if with < before+5_000_000 {
 		t.Errorf("the large cluster takes %d bytes: is it there?", with-before)
 	}

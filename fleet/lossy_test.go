@@ -121,8 +121,15 @@ func TestVerify_lostEvents(t *testing.T) {
 		pods, took, least = 500, time.Second, 5
 	}
 	random := verifySeed(t)
-	l := lossy{mended: &atomic.Bool{}, lost: &atomic.Int64{}, mu: &sync.Mutex{}, random: rand.New(rand.NewPCG(random.Uint64(), 4))}
-	c, m, _ := verified(t, &simulated.Options{Pods: pods, Bookmarks: 50 * time.Millisecond, History: 100_000}, &fleet.Options{History: 1 << 24}, func(cfg *rest.Config) {
+	l := lossy{
+		mended: &atomic.Bool{},
+		lost:   &atomic.Int64{},
+		mu:     &sync.Mutex{},
+		random: rand.New(rand.NewPCG(random.Uint64(), 4)),
+	}
+	c, m, _ := verified(t, &simulated.Options{
+		Pods: pods, Bookmarks: 50 * time.Millisecond, History: 100_000,
+	}, &fleet.Options{History: 1 << 24}, func(cfg *rest.Config) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			l := l
 			l.RoundTripper = next

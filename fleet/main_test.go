@@ -56,7 +56,9 @@ func (r *roster) set(name string, cfg *rest.Config) {
 func (r *roster) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	for {
 		r.mu.Lock()
-		entries := slices.SortedFunc(maps.Values(r.entries), func(a, b fleet.Entry) int { return strings.Compare(a.Name, b.Name) })
+		entries := slices.SortedFunc(maps.Values(r.entries), func(a, b fleet.Entry) int {
+			return strings.Compare(a.Name, b.Name)
+		})
 		r.mu.Unlock()
 		notify(entries)
 		select {

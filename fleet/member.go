@@ -162,7 +162,9 @@ func (m *Member) Excludes(r schema.GroupVersionResource) bool {
 func (m *Member) use(e Entry) {
 	cluster, err := (*kube.Cluster)(nil), e.Err
 	if err == nil {
-		cluster, err = kube.FromConfig(e.Config, &kube.Options{Name: m.Name(), Traffic: &m.server.Traffic, Wrap: m.settings.wrap(m.Name())})
+		cluster, err = kube.FromConfig(e.Config, &kube.Options{
+			Name: m.Name(), Traffic: &m.server.Traffic, Wrap: m.settings.wrap(m.Name()),
+		})
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,7 +188,8 @@ func (m *Member) use(e Entry) {
 		m.err = err
 	}
 	if why := cluster.Unverified(); why != "" && (old == nil || old.Unverified() == "") {
-		m.logger.Warn("the API server is not authenticated: whoever can redirect connections receives the credentials", "cause", why)
+		m.logger.Warn("the API server is not authenticated: whoever can redirect connections receives the credentials",
+			"cause", why)
 	}
 	if old != nil {
 		m.logger.Info("credentials changed")

@@ -186,7 +186,9 @@ type settings struct {
 func newSettings(opts *Options) (*settings, error) {
 	s := &settings{Options: opts.withDefaults()}
 	s.diskReader = history.NewDiskReader(s.Logger)
-	t, err := newTuned(Tuning{Resources: s.Resources, Except: s.Except, Expendable: s.Expendable, Limits: s.Limits, History: s.History})
+	t, err := newTuned(Tuning{
+		Resources: s.Resources, Except: s.Except, Expendable: s.Expendable, Limits: s.Limits, History: s.History,
+	})
 	if err != nil {
 		return nil, err
 	}

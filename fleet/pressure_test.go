@@ -39,7 +39,9 @@ func TestPressure_stopsGrowth(t *testing.T) {
 	// limited reports whether pods of a cluster fail for want of memory.
 	limited := func(name string) bool {
 		m, ok := f.Member(name)
-		return ok && slices.ContainsFunc(m.Status().Failing, func(s fleet.ResourceStatus) bool { return errors.Is(s.Reflector.Err, fleet.ErrLimit) })
+		return ok && slices.ContainsFunc(m.Status().Failing, func(s fleet.ResourceStatus) bool {
+			return errors.Is(s.Reflector.Err, fleet.ErrLimit)
+		})
 	}
 	expect.Soon(t, "the first cluster is read", func() bool { return count("first") == 49 })
 

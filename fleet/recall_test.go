@@ -48,7 +48,9 @@ type outage struct {
 // newOutage stores a cluster, and then makes it unreachable.
 func newOutage(t *testing.T) *outage {
 	t.Helper()
-	o := &outage{clusters: simulate(t, &simulated.Options{Clusters: 2, Pods: lastPods}), at: newFront(t), path: t.TempDir()}
+	o := &outage{
+		clusters: simulate(t, &simulated.Options{Clusters: 2, Pods: lastPods}), at: newFront(t), path: t.TempDir(),
+	}
 	o.at.lead(t, o.clusters.Cluster(0), "uid-0")
 	network, err := kubetest.NewProxy(o.at.Listener.Addr().String())
 	expect.NoError(t, err)
@@ -69,7 +71,9 @@ func newOutage(t *testing.T) *outage {
 // config returns the configuration of the cluster.
 func (o *outage) config() *rest.Config {
 	cfg := o.network.Config(o.at.config())
-	cfg.TLSClientConfig = rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.at.Certificate().Raw})}
+	cfg.TLSClientConfig = rest.TLSClientConfig{
+		CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.at.Certificate().Raw}),
+	}
 	return cfg
 }
 
@@ -88,7 +92,8 @@ func (o *outage) run(t *testing.T, cfg *rest.Config, last bool, during func(*tes
 		r := &run{files: storing(t, o.path), roster: newRoster(), log: &expect.Output{}}
 		r.roster.set("one", cfg)
 		r.fleet = start(t, r.roster, &fleet.Options{
-			Logger: slog.New(slog.NewTextHandler(r.log, nil)), Disk: r.files, LastState: last, History: 1 << 20, Resources: []string{"pods", "namespaces"},
+			Logger: slog.New(slog.NewTextHandler(r.log, nil)), Disk: r.files, LastState: last, History: 1 << 20,
+			Resources: []string{"pods", "namespaces"},
 		})
 		expect.Soon(t, "the member", func() bool { return r.fleet.Len() == 1 })
 		during(t, r)
@@ -165,11 +170,13 @@ func TestLastState_isReadUntilTheClusterAnswers(t *testing.T) {
 	o.run(t, o.config(), true, func(t *testing.T, r *run) {
 		cursor := r.awaitLast(t)
 		m := r.member()
-		if is := m.Status(); !m.Unconfirmed() || is.State != fleet.Connecting || is.Err == nil || m.Identity().UID != "" {
+		if is := m.Status(); !m.Unconfirmed() || is.State != fleet.Connecting || is.Err == nil ||
+			m.Identity().UID != "" {
 			t.Errorf("the status is %s, identity %+v", is, m.Identity())
 		}
 		served := m.Served()
-		if len(served) != 2 || !served[0].Namespaced && !served[1].Namespaced || served[0].Kind == "" || len(served[0].Verbs) == 0 {
+		if len(served) != 2 || !served[0].Namespaced && !served[1].Namespaced || served[0].Kind == "" ||
+			len(served[0].Verbs) == 0 {
 			t.Errorf("the resources are %+v", served)
 		}
 		feed, _ := m.Feed(podResource)
@@ -216,19 +223,23 @@ func TestLastState_ofAnotherConnection(t *testing.T) {
 	ca, err := authority.New("another authority")
 	expect.NoError(t, err)
 	for name, change := range map[string]func(*rest.Config){
-		"endpoint":      func(cfg *rest.Config) { cfg.Host = "https://" + other.Addr() },
-		"CA":            func(cfg *rest.Config) { cfg.CAData = ca.PEM() },
-		"added CA":      func(cfg *rest.Config) { cfg.CAData = append(cfg.CAData, ca.PEM()...) },
-		"insecure":      func(cfg *rest.Config) { cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true} },
-		"server name":   func(cfg *rest.Config) { cfg.ServerName = "example.com" },
-		"proxy":         func(cfg *rest.Config) { cfg.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: other.Addr()}) },
+		"endpoint":    func(cfg *rest.Config) { cfg.Host = "https://" + other.Addr() },
+		"CA":          func(cfg *rest.Config) { cfg.CAData = ca.PEM() },
+		"added CA":    func(cfg *rest.Config) { cfg.CAData = append(cfg.CAData, ca.PEM()...) },
+		"insecure":    func(cfg *rest.Config) { cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true} },
+		"server name": func(cfg *rest.Config) { cfg.ServerName = "example.com" },
+		"proxy": func(cfg *rest.Config) {
+			cfg.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: other.Addr()})
+		},
 		"impersonation": func(cfg *rest.Config) { cfg.Impersonate.UserName = "somebody" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := o.config()
 			change(cfg)
 			o.run(t, cfg, true, func(t *testing.T, r *run) {
-				expect.Soon(t, "a message", func() bool { return strings.Contains(r.log.String(), "its stored state is not used") })
+				expect.Soon(t, "a message", func() bool {
+					return strings.Contains(r.log.String(), "its stored state is not used")
+				})
 				r.expectNothing(t)
 			})
 		})
@@ -245,7 +256,9 @@ func TestLastState_ofAnotherConnection(t *testing.T) {
 		o.run(t, cfg, true, func(t *testing.T, r *run) { r.awaitLast(t) })
 		expect.NoError(t, os.WriteFile(cfg.CAFile, ca.PEM(), 0o600))
 		o.run(t, cfg, true, func(t *testing.T, r *run) {
-			expect.Soon(t, "a message", func() bool { return strings.Contains(r.log.String(), "its stored state is not used") })
+			expect.Soon(t, "a message", func() bool {
+				return strings.Contains(r.log.String(), "its stored state is not used")
+			})
 			r.expectNothing(t)
 		})
 	})
@@ -278,7 +291,9 @@ func TestLastState_changedConfiguration(t *testing.T) {
 		cursor, cfg := r.awaitLast(t), o.config()
 		cfg.BearerToken = "renewed"
 		r.roster.set("one", cfg)
-		expect.Soon(t, "the renewed token", func() bool { return r.member().Cluster().Config().BearerToken == "renewed" })
+		expect.Soon(t, "the renewed token", func() bool {
+			return r.member().Cluster().Config().BearerToken == "renewed"
+		})
 		expect.Equal(t, r.pods(), lastPods)
 		cfg = o.config()
 		cfg.CAData, cfg.BearerToken = ca.PEM(), "for another authority"
@@ -286,7 +301,9 @@ func TestLastState_changedConfiguration(t *testing.T) {
 		if _, err := cursor.Next(t.Context()); !errors.Is(err, fanout.ErrClosed) {
 			t.Errorf("a reader of the last state ends with %v", err)
 		}
-		expect.Soon(t, "a message", func() bool { return strings.Contains(r.log.String(), "its stored state is not used") })
+		expect.Soon(t, "a message", func() bool {
+			return strings.Contains(r.log.String(), "its stored state is not used")
+		})
 		r.expectNothing(t)
 		r.roster.set("one", o.config())
 		o.expectContinued(t, r)
@@ -330,7 +347,10 @@ func TestConnectionOf(t *testing.T) {
 	}
 	wrapped := rest.Config{}
 	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper { return next })
-	for _, cfg := range []*rest.Config{&wrapped, {TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "absent")}}} {
+	for _, cfg := range []*rest.Config{
+		&wrapped,
+		{TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "absent")}},
+	} {
 		expect.Equal(t, fleet.ConnectionOf(cfg), "")
 	}
 }
@@ -405,7 +425,9 @@ func TestLastState_damagedNote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			damage(t)
 			o.run(t, o.config(), true, func(t *testing.T, r *run) {
-				expect.Soon(t, "a message", func() bool { return strings.Contains(r.log.String(), "its stored state is not used") })
+				expect.Soon(t, "a message", func() bool {
+					return strings.Contains(r.log.String(), "its stored state is not used")
+				})
 				r.expectNothing(t)
 				expect.NoError(t, o.network.Up())
 				r.awaitLive(t)
@@ -450,11 +472,19 @@ func TestLastState_endsWhenItIsDisproved(t *testing.T) {
 		pods  int
 		noted string
 	}{
-		"another cluster":      {answer: func(t *testing.T, o *outage) { o.at.lead(t, o.clusters.Cluster(1), "uid-1") }, pods: lastPods, noted: "uid-1"},
-		"unknown cluster":      {answer: func(t *testing.T, o *outage) { o.at.lead(t, o.clusters.Cluster(1), "") }, pods: lastPods},
-		"refused credentials":  {answer: func(_ *testing.T, o *outage) { o.at.refuse(http.StatusUnauthorized) }},
-		"forbidden":            {answer: func(_ *testing.T, o *outage) { o.at.refuse(http.StatusForbidden) }},
-		"something else there": {answer: func(_ *testing.T, o *outage) { o.at.refuse(http.StatusNotFound) }, noted: "uid-0"},
+		"another cluster": {
+			answer: func(t *testing.T, o *outage) { o.at.lead(t, o.clusters.Cluster(1), "uid-1") },
+			pods:   lastPods,
+			noted:  "uid-1",
+		},
+		"unknown cluster": {
+			answer: func(t *testing.T, o *outage) { o.at.lead(t, o.clusters.Cluster(1), "") }, pods: lastPods,
+		},
+		"refused credentials": {answer: func(_ *testing.T, o *outage) { o.at.refuse(http.StatusUnauthorized) }},
+		"forbidden":           {answer: func(_ *testing.T, o *outage) { o.at.refuse(http.StatusForbidden) }},
+		"something else there": {
+			answer: func(_ *testing.T, o *outage) { o.at.refuse(http.StatusNotFound) }, noted: "uid-0",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -68,7 +68,8 @@ func TestRevision_growsAboveWhatItIsShown(t *testing.T) {
 			return uint64(time.Now().Add(d).UnixMicro())<<collection.SlotBits | (w.slot+1)%(1<<collection.SlotBits)
 		}
 		for _, far := range []uint64{ahead(61 * time.Second), ^uint64(0)} {
-			if _, err := view.FollowAfter(far, false); !errors.Is(err, fanout.ErrExpired) || view.Snapshot().Revision() != before {
+			if _, err := view.FollowAfter(far, false); !errors.Is(err, fanout.ErrExpired) ||
+				view.Snapshot().Revision() != before {
 				t.Errorf("shown one that is far ahead: %v, and %d becomes %d", err, before, view.Snapshot().Revision())
 			}
 		}

@@ -31,7 +31,8 @@ func serviceAccount(t *testing.T, c *kubetest.Cluster, client kubernetes.Interfa
 	t.Helper()
 	ctx := t.Context()
 	accounts := client.CoreV1().ServiceAccounts(namespace)
-	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Grant(ctx, "system:serviceaccount:"+namespace+":reader", namespace, rbacv1.PolicyRule{
@@ -58,7 +59,8 @@ func TestScope_serviceAccount(t *testing.T) {
 	}
 	const namespace = "team-a"
 	for _, name := range []string{namespace, "team-b"} {
-		if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +82,9 @@ func TestScope_serviceAccount(t *testing.T) {
 		return nil
 	})
 	d, err := directory.NewStatic(
-		fleet.Entry{Name: "team", Config: serviceAccount(t, c, client, namespace), Scope: &fleet.Scope{Namespace: namespace}},
+		fleet.Entry{
+			Name: "team", Config: serviceAccount(t, c, client, namespace), Scope: &fleet.Scope{Namespace: namespace},
+		},
 		fleet.Entry{Name: "shop", Config: c.Config(), Scope: &fleet.Scope{LabelSelector: "app=shop"}},
 		fleet.Entry{Name: "whole", Config: c.Config()},
 	)
@@ -132,8 +136,11 @@ func TestScope_serviceAccount(t *testing.T) {
 	want("team", "team-a/one", "team-a/two")
 	want("shop", "team-a/one", "team-b/one", "team-b/three")
 	team, _ := f.Member("team")
-	if team.Excludes(corev1.SchemeGroupVersion.WithResource("configmaps")) || !team.Excludes(corev1.SchemeGroupVersion.WithResource("nodes")) {
+	if team.Excludes(corev1.SchemeGroupVersion.WithResource("configmaps")) ||
+		!team.Excludes(corev1.SchemeGroupVersion.WithResource("nodes")) {
 		t.Error("the scope excludes config maps, or does not exclude nodes")
 	}
-	expect.Eventually(t, 10*time.Second, func() error { return unlike(t.Context(), f, "whole", c, schema.GroupResource{Resource: "configmaps"}) })
+	expect.Eventually(t, 10*time.Second, func() error {
+		return unlike(t.Context(), f, "whole", c, schema.GroupResource{Resource: "configmaps"})
+	})
 }

@@ -87,7 +87,8 @@ func TestScope_credentialsOfOneNamespace(t *testing.T) {
 			t.Errorf("%s is mirrored, which has no namespace", r.Resource)
 		}
 	}
-	if v1 := corev1.SchemeGroupVersion; m.Excludes(v1.WithResource("pods")) || !m.Excludes(v1.WithResource("namespaces")) {
+	if v1 := corev1.SchemeGroupVersion; m.Excludes(v1.WithResource("pods")) ||
+		!m.Excludes(v1.WithResource("namespaces")) {
 		t.Error("the scope excludes pods, or does not exclude namespaces")
 	}
 }

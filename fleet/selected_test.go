@@ -32,7 +32,10 @@ func resource(text string) kube.Resource {
 // the scope.
 func TestOptions_Selected(t *testing.T) {
 	var served []kube.Resource
-	for _, s := range []string{"secrets.v1!", "pods.v1!", "customresourcedefinitions.v1.apiextensions.k8s.io!", "apiservices.v1.apiregistration.k8s.io!", "deployments.v1.apps!"} {
+	for _, s := range []string{
+		"secrets.v1!", "pods.v1!", "customresourcedefinitions.v1.apiextensions.k8s.io!",
+		"apiservices.v1.apiregistration.k8s.io!", "deployments.v1.apps!",
+	} {
 		r := resource(s)
 		r.Namespaced = !strings.Contains(s, "api")
 		served = append(served, r)
@@ -43,12 +46,16 @@ func TestOptions_Selected(t *testing.T) {
 	}{
 		{Options{}, "apiservices,customresourcedefinitions,deployments,pods", ""},
 		{Options{Resources: []string{"pods", "secrets"}}, "pods,secrets", "apiservices,customresourcedefinitions"},
-		{Options{Except: []string{"*.apiregistration.k8s.io"}}, "customresourcedefinitions,deployments,pods", "apiservices"},
+		{
+			Options{Except: []string{"*.apiregistration.k8s.io"}}, "customresourcedefinitions,deployments,pods",
+			"apiservices",
+		},
 		{Options{Scope: Scope{Namespace: "a"}}, "deployments,pods", ""},
 	} {
 		mirrored, metadata, err := tt.opts.Selected(served)
 		if err != nil || resourceNames(mirrored) != tt.mirrored || resourceNames(metadata) != tt.metadata {
-			t.Errorf("%v: mirrored %s, metadata %s: %v", tt.opts.Resources, resourceNames(mirrored), resourceNames(metadata), err)
+			t.Errorf("%v: mirrored %s, metadata %s: %v", tt.opts.Resources, resourceNames(mirrored),
+				resourceNames(metadata), err)
 		}
 	}
 	if _, _, err := (&Options{Resources: []string{"a/b"}}).Selected(served); err == nil {

@@ -77,7 +77,11 @@ type ResourceStats struct {
 // each resource of each cluster, whatever the number of objects.
 func (f *Fleet) Stats() Stats {
 	members := f.Members()
-	s := Stats{Members: make([]MemberStats, len(members)), Windows: map[schema.GroupResource]int64{}, Undecodable: f.undecodable.Load()}
+	s := Stats{
+		Members:     make([]MemberStats, len(members)),
+		Windows:     map[schema.GroupResource]int64{},
+		Undecodable: f.undecodable.Load(),
+	}
 	for i, m := range members {
 		s.Members[i] = m.Stats()
 	}
@@ -99,8 +103,10 @@ func (m *Member) Stats() MemberStats {
 	all := m.mirrors.Statuses()
 	now := m.statusLocked(all)
 	s := MemberStats{
-		Name: m.Name(), State: now.State, Problems: health.Reasons(now.Problems()), Synced: now.Synced, Resources: make([]ResourceStats, len(all)),
-		Counts: watershed.Counts(m.server.Counters.Counts()), Traffic: m.server.Traffic.Stats(), Refusals: m.server.Account().Refusals(), Verification: verification,
+		Name: m.Name(), State: now.State, Problems: health.Reasons(now.Problems()), Synced: now.Synced,
+		Resources: make([]ResourceStats, len(all)),
+		Counts:    watershed.Counts(m.server.Counters.Counts()), Traffic: m.server.Traffic.Stats(),
+		Refusals: m.server.Account().Refusals(), Verification: verification,
 	}
 	if now.State == Stale || now.State == Connecting {
 		s.StaleSince, s.Cause = now.Since, TroubleOf(now.Err)
@@ -109,7 +115,8 @@ func (m *Member) Stats() MemberStats {
 		r := &all[i]
 		s.Queued += r.Queued
 		s.Resources[i] = m.resourceStats(r)
-		if since := s.Resources[i].StaleSince; now.State == Syncing && health.IsResuming(r) && (s.StaleSince.IsZero() || since.Before(s.StaleSince)) {
+		if since := s.Resources[i].StaleSince; now.State == Syncing && health.IsResuming(r) &&
+			(s.StaleSince.IsZero() || since.Before(s.StaleSince)) {
 			s.StaleSince, s.Cause = since, s.Resources[i].Cause
 		}
 	}

@@ -52,14 +52,17 @@ func TestStats_countWhatTheClustersCount(t *testing.T) {
 	expect.Eventually(t, 20*time.Second, func() error {
 		got, want := member().Traffic, c.Stats()
 		// A watch that is being opened is counted here first.
-		if got.List.Requests != uint64(want.Lists) || got.Watch.Requests != uint64(want.Watches) || got.Get.Requests != uint64(want.Gets+want.Discoveries) {
+		if got.List.Requests != uint64(want.Lists) || got.Watch.Requests != uint64(want.Watches) ||
+			got.Get.Requests != uint64(want.Gets+want.Discoveries) {
 			return fmt.Errorf("requests %+v, the cluster has %+v", got, want)
 		}
 		// The request for the version of the server, with a response of some hundred bytes, is
 		// not counted. A response that is late is not read to its end, such as the page of one
 		// pod of a request for their number.
-		if bytes := int64(got.List.Bytes + got.Watch.Bytes + got.Get.Bytes); bytes > want.Sent || bytes < want.Sent-16<<10 {
-			return fmt.Errorf("%d bytes, the cluster has sent %d; requests %+v, at the cluster %+v, counts %+v", bytes, want.Sent, got, want, member().Counts)
+		if bytes := int64(got.List.Bytes + got.Watch.Bytes + got.Get.Bytes); bytes > want.Sent ||
+			bytes < want.Sent-16<<10 {
+			return fmt.Errorf("%d bytes, the cluster has sent %d; requests %+v, at the cluster %+v, counts %+v", bytes,
+				want.Sent, got, want, member().Counts)
 		}
 		return nil
 	})
@@ -121,7 +124,8 @@ func TestStats_causesOfRealErrors(t *testing.T) {
 	expect.Eventually(t, 20*time.Second, func() error {
 		for _, m := range f.Stats().Members {
 			if m.Cause != want[m.Name] || m.StaleSince.IsZero() != (m.Name == "good" && m.State == fleet.Live) {
-				return fmt.Errorf("%s is %s because of %q since %s: want %q", m.Name, m.State, m.Cause, m.StaleSince, want[m.Name])
+				return fmt.Errorf("%s is %s because of %q since %s: want %q", m.Name, m.State, m.Cause, m.StaleSince,
+					want[m.Name])
 			}
 		}
 		return nil

@@ -104,7 +104,8 @@ func TestStatus_firstWatchFails(t *testing.T) {
 	if s := m.statusLocked([]ResourceStatus{r}); s.State != Live {
 		t.Errorf("between list and watch it is %s", s.State)
 	}
-	r.Reflector.State, r.Reflector.Err, r.Reflector.ErrAt = reflector.Waiting, errors.New("broken"), time.Now().Add(-time.Second)
+	r.Reflector.State, r.Reflector.Err, r.Reflector.ErrAt = reflector.Waiting, errors.New("broken"),
+		time.Now().Add(-time.Second)
 	if s := m.statusLocked([]ResourceStatus{r}); s.State != Stale || s.Since != r.Reflector.ErrAt || s.Err == nil {
 		t.Errorf("with a watch that fails it is %+v", s)
 	}

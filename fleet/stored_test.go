@@ -86,11 +86,14 @@ func TestStats_storedStateIsStale(t *testing.T) {
 			return len(f.Members()) == 1 && fleet.OfResource[*wire.Object](f, podResource).Len() == pods
 		})
 		m := member()
-		if m.State != fleet.Syncing || m.Cause != "" || m.StaleSince.IsZero() || m.StaleSince.After(ended.Add(time.Second)) {
+		if m.State != fleet.Syncing || m.Cause != "" || m.StaleSince.IsZero() ||
+			m.StaleSince.After(ended.Add(time.Second)) {
 			t.Errorf("the stored copy is %s because of %q since %s", m.State, m.Cause, m.StaleSince)
 		}
 		close(open)
-		expect.Soon(t, "a current copy", func() bool { return member().State == fleet.Live && member().StaleSince.IsZero() })
+		expect.Soon(t, "a current copy", func() bool {
+			return member().State == fleet.Live && member().StaleSince.IsZero()
+		})
 	})
 }
 
@@ -100,7 +103,9 @@ func storedRun(t *testing.T, path string, at *front, during func(*testing.T, *fl
 	t.Run("run", func(t *testing.T) {
 		r := newRoster()
 		r.set("one", at.config())
-		f := start(t, r, &fleet.Options{Logger: quiet, Disk: storing(t, path), History: 1 << 20, Resources: []string{"pods"}})
+		f := start(t, r, &fleet.Options{
+			Logger: quiet, Disk: storing(t, path), History: 1 << 20, Resources: []string{"pods"},
+		})
 		expect.NoError(t, f.WaitForSync(t.Context()))
 		m, _ := f.Member("one")
 		expect.Soon(t, "a current copy", func() bool { return m.Status().State == fleet.Live })
@@ -111,7 +116,10 @@ func storedRun(t *testing.T, path string, at *front, during func(*testing.T, *fl
 // changesOf returns how many changes of pods the files of a member have.
 func changesOf(t *testing.T, m *fleet.Member) (n int) {
 	t.Helper()
-	for _, err := range m.Changes(t.Context(), time.Now().Add(-time.Hour), time.Now(), func(schema.GroupVersionResource) bool { return true }) {
+	for _, err := range m.Changes(t.Context(), time.Now().Add(-time.Hour), time.Now(),
+		func(schema.GroupVersionResource) bool {
+			return true
+		}) {
 		expect.NoError(t, err)
 		n++
 	}
@@ -204,7 +212,8 @@ func TestStored_restoredAndAhead(t *testing.T) {
 				expect.NoError(t, err)
 				for key, o := range now.State.Raw() {
 					for i := range restored.Pods() {
-						if p := restored.Pod(i); p.Namespace+"/"+p.Name == key && p.ResourceVersion != fmt.Sprint(o.Version()) {
+						if p := restored.Pod(i); p.Namespace+"/"+p.Name == key &&
+							p.ResourceVersion != fmt.Sprint(o.Version()) {
 							t.Errorf("%s has version %d, and %s in the cluster", key, o.Version(), p.ResourceVersion)
 						}
 					}
@@ -223,10 +232,14 @@ func TestStored_nothingWithoutIdentity(t *testing.T) {
 	at.lead(t, s.Cluster(0), "")
 	storedRun(t, path, at, func(t *testing.T, m *fleet.Member) {
 		is := m.Status()
-		if problems := is.Problems(); !errors.Is(is.Unstored, disk.ErrUnidentified) || len(problems) != 1 || problems[0].Reason != fleet.NotStored {
+		if problems := is.Problems(); !errors.Is(is.Unstored, disk.ErrUnidentified) || len(problems) != 1 ||
+			problems[0].Reason != fleet.NotStored {
 			t.Errorf("%v, problems %+v", is.Unstored, problems)
 		}
-		for _, err := range m.Changes(t.Context(), time.Now().Add(-time.Hour), time.Now(), func(schema.GroupVersionResource) bool { return true }) {
+		for _, err := range m.Changes(t.Context(), time.Now().Add(-time.Hour), time.Now(),
+			func(schema.GroupVersionResource) bool {
+				return true
+			}) {
 			if !errors.Is(err, history.ErrNotStored) {
 				t.Errorf("the past: %v", err)
 			}

@@ -54,7 +54,12 @@ func TestSync_badClustersDelayNoOthers(t *testing.T) {
 	}
 	r.set("bad-refusing", refusing)
 	r.set("bad-unused", unused)
-	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Logger: quiet, Lists: 2, Budget: fleet.Budget{Lists: 1}})
+	f := start(t, r, &fleet.Options{
+		Resources: []string{"pods"},
+		Logger:    quiet,
+		Lists:     2,
+		Budget:    fleet.Budget{Lists: 1},
+	})
 	pods, err := fleet.Of[*corev1.Pod](f)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +105,8 @@ func TestSync_progressAndPace(t *testing.T) {
 		if m, ok = f.Member("one"); !ok {
 			return errors.New("not a member")
 		}
-		if s := m.Status(); s.State != fleet.Syncing || s.Expected < 4000 || s.Objects == 0 || s.Objects >= 4000 || s.Resources != 3 {
+		if s := m.Status(); s.State != fleet.Syncing || s.Expected < 4000 || s.Objects == 0 || s.Objects >= 4000 ||
+			s.Resources != 3 {
 			return fmt.Errorf("not under way: %+v", s)
 		}
 		return nil
@@ -133,7 +139,11 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 	r.set("a", s.Cluster(0).Config())
 	r.set("b", s.Cluster(1).Config())
 	// The wait after a failure does not end by itself: corrected credentials end it.
-	f := start(t, r, &fleet.Options{Resources: []string{"pods"}, Logger: quiet, Reflector: reflector.Options{Backoff: 24 * time.Hour, MaxBackoff: 24 * time.Hour}})
+	f := start(t, r, &fleet.Options{
+		Resources: []string{"pods"},
+		Logger:    quiet,
+		Reflector: reflector.Options{Backoff: 24 * time.Hour, MaxBackoff: 24 * time.Hour},
+	})
 	if err := f.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +161,8 @@ func TestStale_lastStateStaysReadable(t *testing.T) {
 		return nil
 	})
 	status := m.Status()
-	if status.Err == nil || status.Since.Before(before.Add(-10*time.Second)) || status.Since.After(time.Now()) || len(status.Failing) == 0 {
+	if status.Err == nil || status.Since.Before(before.Add(-10*time.Second)) || status.Since.After(time.Now()) ||
+		len(status.Failing) == 0 {
 		t.Errorf("status %+v", status)
 	}
 	if n := v.In("a").Len(); n != 100 {

@@ -33,7 +33,9 @@ func TestReconfigure_resources(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 50, Types: 1})
 	d := newRoster()
 	d.set("one", s.Cluster(0).Config())
-	f := start(t, d, &fleet.Options{Resources: []string{"pods", "namespaces", "empty000s.*"}, History: 1 << 20, Logger: quiet})
+	f := start(t, d, &fleet.Options{
+		Resources: []string{"pods", "namespaces", "empty000s.*"}, History: 1 << 20, Logger: quiet,
+	})
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	m, _ := f.Member("one")
 	_, follower := fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"}).Follow()
@@ -71,7 +73,11 @@ func TestReconfigure_resources(t *testing.T) {
 		t.Error("the pods were mirrored anew")
 	}
 	// An error changes nothing.
-	for _, bad := range []fleet.Tuning{{Resources: []string{"a/b"}, History: 1}, {Resources: []string{}, History: 1}, {}} {
+	for _, bad := range []fleet.Tuning{
+		{Resources: []string{"a/b"}, History: 1},
+		{Resources: []string{}, History: 1},
+		{},
+	} {
 		if err := f.Reconfigure(bad); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
@@ -91,7 +97,8 @@ func TestReconfigure_unreachable(t *testing.T) {
 	s.Close()
 	expect.NoError(t, f.Reconfigure(fleet.Tuning{Resources: []string{"namespaces"}, History: 1 << 20}))
 	m, _ := f.Member("one")
-	if _, ok := m.Feed(schema.GroupResource{Resource: "pods"}); ok || fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"}).Len() > 0 {
+	if _, ok := m.Feed(schema.GroupResource{Resource: "pods"}); ok ||
+		fleet.OfResource[*wire.Object](f, schema.GroupResource{Resource: "pods"}).Len() > 0 {
 		t.Error("the pods can be read")
 	}
 	if _, ok := m.Feed(schema.GroupResource{Resource: "namespaces"}); !ok {
@@ -104,16 +111,28 @@ func TestReconfigure_limits(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 50})
 	d := newRoster()
 	d.set("one", s.Cluster(0).Config())
-	f := start(t, d, &fleet.Options{Resources: []string{"pods"}, History: 1 << 20, Limits: fleet.Limits{Objects: 20}, Logger: quiet})
+	f := start(t, d, &fleet.Options{
+		Resources: []string{"pods"},
+		History:   1 << 20,
+		Limits:    fleet.Limits{Objects: 20},
+		Logger:    quiet,
+	})
 	m := func() *fleet.Member { m, _ := f.Member("one"); return m }
 	limit := func(objects int) {
 		t.Helper()
-		expect.NoError(t, f.Reconfigure(fleet.Tuning{Resources: []string{"pods"}, History: 1 << 20, Limits: fleet.Limits{Objects: objects}}))
+		expect.NoError(t, f.Reconfigure(fleet.Tuning{
+			Resources: []string{"pods"},
+			History:   1 << 20,
+			Limits:    fleet.Limits{Objects: objects},
+		}))
 	}
 	stale := func() bool { return m() != nil && len(m().Status().Failing) == 1 }
 	expect.Soon(t, "the limit is exceeded", stale)
 	limit(1000)
-	expect.Soon(t, "all pods are read, long before the retry of the old limit", func() bool { s := m().Status(); return s.State == fleet.Live && s.Objects >= 50 })
+	expect.Soon(t, "all pods are read, long before the retry of the old limit", func() bool {
+		s := m().Status()
+		return s.State == fleet.Live && s.Objects >= 50
+	})
 	limit(30)
 	s.Cluster(0).Touch(1)
 	expect.Soon(t, "the lower limit is exceeded", stale)
@@ -128,11 +147,17 @@ func TestShed(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 1, Pods: 50, Types: 1})
 	d := newRoster()
 	d.set("one", s.Cluster(0).Config())
-	opts := fleet.Tuning{Resources: []string{"pods", "namespaces", "empty000s.*"}, Expendable: []string{"empty000s.*", "namespaces"}, History: 1 << 20}
+	opts := fleet.Tuning{
+		Resources:  []string{"pods", "namespaces", "empty000s.*"},
+		Expendable: []string{"empty000s.*", "namespaces"},
+		History:    1 << 20,
+	}
 	if _, err := fleet.New(d, &fleet.Options{Expendable: []string{"a/b"}}); err == nil {
 		t.Error("a bad pattern is accepted")
 	}
-	f := start(t, d, &fleet.Options{Resources: opts.Resources, Expendable: opts.Expendable, History: opts.History, Logger: quiet})
+	f := start(t, d, &fleet.Options{
+		Resources: opts.Resources, Expendable: opts.Expendable, History: opts.History, Logger: quiet,
+	})
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	m, _ := f.Member("one")
 	f.SetMemory(fleet.Memory{Pressure: fleet.PressureHistory, Room: 1 << 20})
@@ -152,7 +177,12 @@ func TestShed_forAList(t *testing.T) {
 	s := simulate(t, &simulated.Options{Clusters: 2, Pods: 50})
 	d := newRoster()
 	d.set("one", s.Cluster(0).Config())
-	f := start(t, d, &fleet.Options{Resources: []string{"pods", "namespaces"}, Expendable: []string{"pods"}, History: 1 << 20, Logger: quiet})
+	f := start(t, d, &fleet.Options{
+		Resources:  []string{"pods", "namespaces"},
+		Expendable: []string{"pods"},
+		History:    1 << 20,
+		Logger:     quiet,
+	})
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	f.SetMemory(fleet.Memory{Room: -1})
 	d.set("two", s.Cluster(1).Config())

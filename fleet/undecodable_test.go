@@ -31,8 +31,10 @@ func (w *world) change(typ delta.Type, cluster, name string, decodable bool) {
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
 	o, err := wire.Encode(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"namespace": "n", "name": name, "resourceVersion": strconv.FormatUint(w.version, 10)},
-		"spec":     map[string]any{"nodeName": node},
+		"metadata": map[string]any{
+			"namespace": "n", "name": name, "resourceVersion": strconv.FormatUint(w.version, 10),
+		},
+		"spec": map[string]any{"nodeName": node},
 	}}, wire.JSON, kind)
 	if err != nil {
 		w.t.Fatal(err)

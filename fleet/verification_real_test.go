@@ -36,12 +36,19 @@ func TestVerify_real(t *testing.T) {
 	}
 	d, err := directory.NewStatic(
 		fleet.Entry{Name: "whole", Config: c.Config()},
-		fleet.Entry{Name: "part", Config: c.Config(), Scope: &fleet.Scope{Namespace: "default", LabelSelector: "even=yes"}},
+		fleet.Entry{
+			Name: "part", Config: c.Config(), Scope: &fleet.Scope{Namespace: "default", LabelSelector: "even=yes"},
+		},
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := start(t, d, &fleet.Options{Resources: []string{"*", "secrets", "events", "leases.coordination.k8s.io"}, History: 1 << 24, Drop: wire.ManagedFields, Logger: quiet})
+	f := start(t, d, &fleet.Options{
+		Resources: []string{"*", "secrets", "events", "leases.coordination.k8s.io"},
+		History:   1 << 24,
+		Drop:      wire.ManagedFields,
+		Logger:    quiet,
+	})
 	if err := f.WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +109,10 @@ func writeConfigMaps(t *testing.T, random *rand.Rand, client kubernetes.Interfac
 	own := rand.New(rand.NewPCG(random.Uint64(), 3))
 	maps := client.CoreV1().ConfigMaps("default")
 	write := func() error {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("churn-%d", own.IntN(50))}, Data: map[string]string{"n": fmt.Sprint(own.Uint64())}}
+		o := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("churn-%d", own.IntN(50))},
+			Data:       map[string]string{"n": fmt.Sprint(own.Uint64())},
+		}
 		if own.IntN(2) == 0 {
 			o.Labels = map[string]string{"even": "yes"}
 		}

@@ -35,7 +35,10 @@ func TestVerify_findsEveryDivergence(t *testing.T) {
 		each = 24
 	}
 	some := 8 * each // pods for injections
-	for name, opts := range map[string]*fleet.Options{"packed, with history": {History: 1 << 24}, "fast, without history": {Fast: true}} {
+	for name, opts := range map[string]*fleet.Options{
+		"packed, with history":  {History: 1 << 24},
+		"fast, without history": {Fast: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			random := verifySeed(t)
 			c, m, f := verified(t, &simulated.Options{Pods: 3 * some, History: 100_000}, opts, nil)
@@ -57,7 +60,8 @@ func TestVerify_findsEveryDivergence(t *testing.T) {
 			injected := inject(t, random, m, each, false, func(key string) bool { return steady[key] })
 			expect.Equal(t, len(injected), 4*each)
 			wantFound(t, verifyCopy(t, m, fleet.VerifyOptions{}), injected)
-			if s := m.Status(); len(s.Diverged) != 1 || s.Diverged[0].Verified.Divergences() != 4*each-each/2 || s.Diverged[0].Resource.Resource != "pods" {
+			if s := m.Status(); len(s.Diverged) != 1 || s.Diverged[0].Verified.Divergences() != 4*each-each/2 ||
+				s.Diverged[0].Resource.Resource != "pods" {
 				t.Errorf("the status is %v", s.Diverged)
 			}
 			v := verifyCopy(t, m, fleet.VerifyOptions{Deep: true, Repair: true})
@@ -69,7 +73,10 @@ func TestVerify_findsEveryDivergence(t *testing.T) {
 				t.Errorf("after the repair the status is %v", s.Diverged)
 			}
 			stats, n := m.Stats().Verification, uint64(each)
-			expect.Equal(t, [...]uint64{stats.Runs, stats.Missing, stats.Extra, stats.Stale, stats.Wrong, stats.Ahead, stats.Repairs, stats.Unrepaired, uint64(stats.Diverged)},
+			expect.Equal(t, [...]uint64{
+				stats.Runs, stats.Missing, stats.Extra, stats.Stale, stats.Wrong, stats.Ahead, stats.Repairs,
+				stats.Unrepaired, uint64(stats.Diverged),
+			},
 				[...]uint64{3, 2 * n, 2 * n, 2 * n, n/2 + n, 0, 1, 0, 0})
 			stop()
 			expect.Eventually(t, 10*time.Second, func() error {
@@ -129,7 +136,8 @@ func TestVerify_healthyUnderChurn(t *testing.T) {
 			churn(t, random, c, 0)
 			runs, versions := 0, map[uint64]bool{}
 			// With the race detector on a busy machine the first comparisons take long.
-			for began := time.Now(); time.Since(began) < took || (runs < 3 || len(versions) < 3) && time.Since(began) < time.Minute; {
+			for began := time.Now(); time.Since(began) < took ||
+				(runs < 3 || len(versions) < 3) && time.Since(began) < time.Minute; {
 				v, err := m.Verify(t.Context(), podResource, fleet.VerifyOptions{Deep: random.IntN(2) == 0})
 				if err != nil { // the connection was cut, or the version is gone
 					time.Sleep(10 * time.Millisecond) // the copy reads the cluster again
@@ -183,11 +191,19 @@ func TestVerify_otherVersion(t *testing.T) {
 	if testing.Short() {
 		some = 200
 	}
-	for name, opts := range map[string]*fleet.Options{"with history": {History: 1 << 24}, "without history": {}, "short history": {History: 1 << 24, Window: 1}} {
-		for how, change := range map[string]func(*http.Request) *http.Response{"ignored": ignoreVersion, "refused": refuseVersion} {
+	for name, opts := range map[string]*fleet.Options{
+		"with history":    {History: 1 << 24},
+		"without history": {},
+		"short history":   {History: 1 << 24, Window: 1},
+	} {
+		for how, change := range map[string]func(*http.Request) *http.Response{
+			"ignored": ignoreVersion, "refused": refuseVersion,
+		} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				random := verifySeed(t)
-				c, m, _ := verified(t, &simulated.Options{Pods: some + some/2, Bookmarks: 50 * time.Millisecond, History: 100_000}, opts, func(cfg *rest.Config) {
+				c, m, _ := verified(t, &simulated.Options{
+					Pods: some + some/2, Bookmarks: 50 * time.Millisecond, History: 100_000,
+				}, opts, func(cfg *rest.Config) {
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, change} })
 				})
 				steady := map[string]bool{}
@@ -228,7 +244,16 @@ func ignoreVersion(r *http.Request) *http.Response {
 }
 
 func refuseVersion(r *http.Request) *http.Response {
-	return &http.Response{StatusCode: http.StatusBadRequest, Status: "400 Bad Request", Header: http.Header{}, Body: http.NoBody, Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	return &http.Response{
+		StatusCode: http.StatusBadRequest,
+		Status:     "400 Bad Request",
+		Header:     http.Header{},
+		Body:       http.NoBody,
+		Request:    r,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+	}
 }
 
 // TestVerify_restored verifies a copy with states that are newer than those of the server,
@@ -268,18 +293,19 @@ func TestVerify_restored(t *testing.T) {
 func TestVerify_waitsForItsTurn(t *testing.T) {
 	var requests atomic.Int64
 	hold := make(chan struct{})
-	_, m, _ := verified(t, &simulated.Options{Pods: 100}, &fleet.Options{Budget: fleet.Budget{Lists: 1}}, func(cfg *rest.Config) {
-		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return transport{next, func(r *http.Request) *http.Response {
-				requests.Add(1)
-				select {
-				case <-hold:
-				case <-r.Context().Done():
-				}
-				return nil
-			}}
+	_, m, _ := verified(t, &simulated.Options{Pods: 100}, &fleet.Options{Budget: fleet.Budget{Lists: 1}},
+		func(cfg *rest.Config) {
+			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return transport{next, func(r *http.Request) *http.Response {
+					requests.Add(1)
+					select {
+					case <-hold:
+					case <-r.Context().Done():
+					}
+					return nil
+				}}
+			})
 		})
-	})
 	ended := func(what string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -310,7 +336,8 @@ func TestVerify_waitsForItsTurn(t *testing.T) {
 	expect.Equal(t, requests.Load(), int64(2))
 	close(hold)
 	both.Wait()
-	if _, err := m.Verify(t.Context(), schema.GroupResource{Resource: "nodes"}, fleet.VerifyOptions{}); !errors.Is(err, fleet.ErrNotMirrored) {
+	if _, err := m.Verify(t.Context(), schema.GroupResource{Resource: "nodes"}, fleet.VerifyOptions{}); !errors.Is(err,
+		fleet.ErrNotMirrored) {
 		t.Errorf("a resource that is not mirrored: %v", err)
 	}
 }
@@ -344,14 +371,15 @@ func TestVerify_busyServer(t *testing.T) {
 // TestVerify_transformed verifies a copy that does not keep everything.
 func TestVerify_transformed(t *testing.T) {
 	random := verifySeed(t)
-	opts := &fleet.Options{Drop: wire.ManagedFields | wire.LastApplied, Transform: func(o *wire.Object) (*wire.Object, error) {
-		pod, err := wire.DecodeFresh[*corev1.Pod](o)
-		if err != nil {
-			return nil, err
-		}
-		pod.Spec.Volumes, pod.Annotations = nil, nil
-		return wire.Encode(pod, o.Encoding(), o.Kind())
-	}}
+	opts := &fleet.Options{Drop: wire.ManagedFields | wire.LastApplied,
+		Transform: func(o *wire.Object) (*wire.Object, error) {
+			pod, err := wire.DecodeFresh[*corev1.Pod](o)
+			if err != nil {
+				return nil, err
+			}
+			pod.Spec.Volumes, pod.Annotations = nil, nil
+			return wire.Encode(pod, o.Encoding(), o.Kind())
+		}}
 	_, m, _ := verified(t, &simulated.Options{Pods: 500}, opts, nil)
 	for _, deep := range []bool{false, true} {
 		if v := verifyCopy(t, m, fleet.VerifyOptions{Deep: deep}); v.Divergences() > 0 || v.Objects != 500 {
@@ -373,7 +401,8 @@ func TestVerify_onSchedule(t *testing.T) {
 			return fmt.Errorf("the counts are %+v", s)
 		}
 		for _, r := range m.Resources() {
-			if r.Verified == nil && r.Resource.Resource != "customresourcedefinitions" && r.Resource.Resource != "apiservices" {
+			if r.Verified == nil && r.Resource.Resource != "customresourcedefinitions" &&
+				r.Resource.Resource != "apiservices" {
 				return fmt.Errorf("%s was not verified", r.Resource)
 			}
 		}

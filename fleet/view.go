@@ -43,8 +43,8 @@ func (k Key) Compare(other Key) int {
 // such as *corev1.Pod, *unstructured.Unstructured, *metav1.PartialObjectMetadata, or
 // *[wire.Object], which is the object as bytes. A view can be made before any cluster has
 // the resource. It has a cluster's objects once the first list there is complete, or once the
-// stored state is loaded, and keeps their last known state while the cluster cannot be reached. All methods are safe for
-// concurrent use.
+// stored state is loaded, and keeps their last known state while the cluster cannot be reached. All methods are safe
+// for concurrent use.
 type View[T any] struct {
 	fleet      *Fleet
 	collection *collection.Collection
@@ -248,7 +248,9 @@ func (s Snapshot[T]) Range(prefix string, after Key) iter.Seq2[Key, T] {
 
 // after yields objects of the clusters that have keys after a given one. The function
 // returns those of a cluster, after a key in it.
-func (s Snapshot[T]) after(key Key, objects func(c *collection.ClusterState, begin string) iter.Seq2[string, *wire.Object]) iter.Seq2[Key, T] {
+func (s Snapshot[T]) after(
+	key Key, objects func(c *collection.ClusterState, begin string) iter.Seq2[string, *wire.Object],
+) iter.Seq2[Key, T] {
 	return s.decoded(func(c *collection.ClusterState) iter.Seq2[string, *wire.Object] {
 		switch {
 		case c.Cluster < key.Cluster:

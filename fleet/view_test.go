@@ -21,7 +21,14 @@ import (
 // clustersOf returns the clusters of which a view has objects, by each way to read it.
 func clustersOf(t *testing.T, v *View[*wire.Object], x *Index[*wire.Object, string]) map[string][]string {
 	t.Helper()
-	ways := map[string][]string{"All": {}, "Clusters": {}, "Get": {}, "Snapshot.Get": {}, "IndexBy": {}, "Index.GetIn": {}}
+	ways := map[string][]string{
+		"All":          {},
+		"Clusters":     {},
+		"Get":          {},
+		"Snapshot.Get": {},
+		"IndexBy":      {},
+		"Index.GetIn":  {},
+	}
 	add := func(way, cluster string) { ways[way] = append(ways[way], cluster) }
 	for key := range v.All() {
 		add("All", key.Cluster)
@@ -135,14 +142,19 @@ func TestSelect_decodesMatchesOnly(t *testing.T) {
 		w.join(cluster)
 		for i := range 200 {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Namespace: []string{"a", "a-b", "a0", "b"}[rng.IntN(4)], Name: fmt.Sprint(i), ResourceVersion: fmt.Sprint(i + 2),
-				Labels: map[string]string{"app": []string{"web", "db", ""}[rng.IntN(3)], []string{"x", "y"}[rng.IntN(2)]: "1"},
+				Namespace: []string{"a", "a-b", "a0", "b"}[rng.IntN(4)], Name: fmt.Sprint(i),
+				ResourceVersion: fmt.Sprint(i + 2),
+				Labels: map[string]string{
+					"app": []string{"web", "db", ""}[rng.IntN(3)], []string{"x", "y"}[rng.IntN(2)]: "1",
+				},
 			}}
 			o, err := wire.Encode(p, encoding, kind)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.mirrors[cluster].informer.Write(delta.Delta[*wire.Object]{Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version()})
+			w.mirrors[cluster].informer.Write(delta.Delta[*wire.Object]{
+				Type: delta.Added, Key: o.Key(), Object: o, Version: o.Version(),
+			})
 		}
 	}
 	var decoded []string
@@ -163,7 +175,8 @@ func TestSelect_decodesMatchesOnly(t *testing.T) {
 			}
 			var want, got []Key
 			for key, p := range snapshot.All() {
-				if (namespace == "" || p.Namespace == namespace) && (selector == nil || selector.Matches(labels.Set(p.Labels))) {
+				if (namespace == "" || p.Namespace == namespace) &&
+					(selector == nil || selector.Matches(labels.Set(p.Labels))) {
 					want = append(want, key)
 				}
 			}
@@ -175,7 +188,8 @@ func TestSelect_decodesMatchesOnly(t *testing.T) {
 				t.Errorf("namespace %q and selector %q yield %v, want %v", namespace, text, got, want)
 			}
 			if len(decoded) != len(want) {
-				t.Errorf("namespace %q and selector %q decode %d objects, %d match", namespace, text, len(decoded), len(want))
+				t.Errorf("namespace %q and selector %q decode %d objects, %d match", namespace, text, len(decoded),
+					len(want))
 			}
 		}
 	}

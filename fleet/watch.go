@@ -72,7 +72,8 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 		loop := new(undecodable.Loop[Key])
 		for key, o := range (Snapshot[*wire.Object]{view: v.raw(), state: f.Base()}).All() {
 			c := v.change(loop, &collection.Change{
-				Type: delta.Added, Key: key.Object, Revision: f.Base().Revision(), New: collection.Located{Cluster: key.Cluster, Object: o},
+				Type: delta.Added, Key: key.Object, Revision: f.Base().Revision(),
+				New: collection.Located{Cluster: key.Cluster, Object: o},
 			})
 			c.Initial = true
 			if ctx.Err() != nil || !yield(c) {
@@ -90,7 +91,9 @@ func (v *View[T]) Watch(ctx context.Context) iter.Seq[Change[T]] {
 // changes in memory, which may be those of a cluster that has left.
 //
 //go:noinline
-func (v *View[T]) follow(ctx context.Context, f *collection.Follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool) bool {
+func (v *View[T]) follow(
+	ctx context.Context, f *collection.Follower, loop *undecodable.Loop[Key], yield func(Change[T]) bool,
+) bool {
 	next, err := f.Wait(ctx, nil)
 	if err != nil {
 		return false // ctx or the fleet's run has ended

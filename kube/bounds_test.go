@@ -31,7 +31,9 @@ func clusterOf(t *testing.T, serve http.HandlerFunc) *kube.Cluster {
 	return c
 }
 
-var widgets = kube.Query{Resource: schema.GroupVersionResource{Group: "x.example.com", Version: "v1", Resource: "widgets"}}
+var widgets = kube.Query{
+	Resource: schema.GroupVersionResource{Group: "x.example.com", Version: "v1", Resource: "widgets"},
+}
 
 // TestSend_redirects checks that credentials stay at their server: the transport adds them
 // to every request.
@@ -50,7 +52,8 @@ func TestSend_redirects(t *testing.T) {
 		}
 	})
 	none := func(*wire.Object) error { return nil }
-	if _, err := c.List(t.Context(), widgets, none); err == nil || !strings.Contains(err.Error(), "redirects to another server") {
+	if _, err := c.List(t.Context(), widgets, none); err == nil ||
+		!strings.Contains(err.Error(), "redirects to another server") {
 		t.Errorf("a redirect to another server: %v", err)
 	}
 	if n := reached.Load(); n != 0 {

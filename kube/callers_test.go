@@ -27,10 +27,16 @@ func TestCheckCallers(t *testing.T) {
 		body string
 	}
 	review := func(user string) reply {
-		return reply{http.StatusCreated, fmt.Sprintf(`{"kind":"SelfSubjectReview","status":{"userInfo":{"username":%q}}}`, user)}
+		return reply{
+			http.StatusCreated, fmt.Sprintf(`{"kind":"SelfSubjectReview","status":{"userInfo":{"username":%q}}}`, user),
+		}
 	}
 	forbidden := func(user string) reply {
-		return reply{http.StatusForbidden, fmt.Sprintf(`{"kind":"Status","message":"selfsubjectreviews.authentication.k8s.io is forbidden: User \"%s\" cannot create resource"}`, user)}
+		return reply{
+			http.StatusForbidden, fmt.Sprintf(
+				`{"kind":"Status","message":"selfsubjectreviews.authentication.k8s.io is forbidden: User \"%s\" cannot create resource"}`, user,
+			),
+		}
 	}
 	unauthorized := reply{http.StatusUnauthorized, `{"kind":"Status"}`}
 	const good, indistinct, unknown = "good", "indistinct", "unknown"
@@ -47,10 +53,14 @@ func TestCheckCallers(t *testing.T) {
 		"a proxy that replaces tokens":             {unauthorized, review("operator"), indistinct},
 		"a proxy whose user may not review itself": {forbidden("operator"), forbidden("operator"), indistinct},
 		"a user with the name in its name":         {forbidden("system:anonymous:x"), unauthorized, indistinct},
-		"a page":                                   {reply{http.StatusOK, "<html>"}, reply{http.StatusOK, "<html>"}, indistinct},
-		"a redirect":                               {reply{http.StatusFound, ""}, unauthorized, indistinct},
-		"a server that fails":                      {reply{http.StatusBadGateway, ""}, unauthorized, unknown},
-		"a server that is busy":                    {unauthorized, reply{http.StatusTooManyRequests, ""}, unknown},
+		"a page": {
+			reply{http.StatusOK, "<html>"},
+			reply{http.StatusOK, "<html>"},
+			indistinct,
+		},
+		"a redirect":            {reply{http.StatusFound, ""}, unauthorized, indistinct},
+		"a server that fails":   {reply{http.StatusBadGateway, ""}, unauthorized, unknown},
+		"a server that is busy": {unauthorized, reply{http.StatusTooManyRequests, ""}, unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var checked, passed atomic.Int32
@@ -72,7 +82,8 @@ func TestCheckCallers(t *testing.T) {
 			switch {
 			case c.want == good && (err != nil || passed.Load() != 3 || checked.Load() != 2):
 				t.Errorf("%v, %d of 3 requests passed on after %d checks", err, passed.Load(), checked.Load())
-			case c.want != good && (err == nil || errors.Is(err, ErrIndistinctCallers) != (c.want == indistinct) || passed.Load() != 0):
+			case c.want != good && (err == nil || errors.Is(err, ErrIndistinctCallers) != (c.want == indistinct) ||
+				passed.Load() != 0):
 				t.Errorf("%v, %d requests passed on; want %s", err, passed.Load(), c.want)
 			}
 		})
@@ -81,7 +92,9 @@ func TestCheckCallers(t *testing.T) {
 
 // A server without encryption is not sent the token of a caller.
 func TestCheckCallers_withoutEncryption(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the server receives a request") }))
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the server receives a request")
+	}))
 	defer server.Close()
 	if err := forward(t, server.URL, 1); !errors.Is(err, ErrIndistinctCallers) {
 		t.Error(err)
@@ -91,7 +104,9 @@ func TestCheckCallers_withoutEncryption(t *testing.T) {
 // forward sends requests of a caller to a server, and returns the last error.
 func forward(t *testing.T, server string, requests int) (last error) {
 	t.Helper()
-	c, err := FromConfig(&rest.Config{Host: server, BearerToken: "own", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil)
+	c, err := FromConfig(&rest.Config{
+		Host: server, BearerToken: "own", TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,9 @@ func (c *Cluster) List(ctx context.Context, q Query, each func(*wire.Object) err
 		opts.Continue = page.Continue
 	}
 	if len(skipped) > 0 {
-		err = &reflector.Error{Reason: reflector.Undecodable, Err: fmt.Errorf("%w (objects left out: %d)", skipped[0], len(skipped))}
+		err = &reflector.Error{
+			Reason: reflector.Undecodable, Err: fmt.Errorf("%w (objects left out: %d)", skipped[0], len(skipped)),
+		}
 	}
 	return version, err
 }

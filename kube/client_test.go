@@ -69,7 +69,9 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 		t.Errorf("list went on to %d, %v", i, err)
 	}
 
-	version, err = c.List(ctx, kube.Query{Resource: configMaps, Namespace: "default"}, func(*wire.Object) error { return nil })
+	version, err = c.List(ctx, kube.Query{Resource: configMaps, Namespace: "default"}, func(*wire.Object) error {
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,8 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 	if uid, is, err := selecting.Get(ctx, "default/third"); err != nil || uid+is != "" {
 		t.Errorf("a missing object has UID %q and version %q, %v", uid, is, err)
 	}
-	if _, _, err := sourceOf(t, c, kube.Query{Resource: nonsense}).Get(ctx, "default/first"); !apierrors.IsNotFound(err) {
+	if _, _, err := sourceOf(t, c, kube.Query{Resource: nonsense}).Get(ctx,
+		"default/first"); !apierrors.IsNotFound(err) {
 		t.Errorf("an object of an unknown resource: %v", err)
 	}
 
@@ -168,13 +171,19 @@ func testSelection(t *testing.T, k *kubetest.Cluster) {
 	}); n != 10 {
 		t.Errorf("%d pods of %s", n, app)
 	}
-	if n := count(kube.Query{Namespace: pod.Namespace}, func(o *wire.Object) bool { return o.Namespace() == pod.Namespace }); n != 20 {
+	if n := count(kube.Query{Namespace: pod.Namespace}, func(o *wire.Object) bool {
+		return o.Namespace() == pod.Namespace
+	}); n != 20 {
 		t.Errorf("%d pods in %s", n, pod.Namespace)
 	}
-	if n := count(kube.Query{FieldSelector: "metadata.name=" + pod.Name}, func(o *wire.Object) bool { return o.Name() == pod.Name }); n != 1 {
+	if n := count(kube.Query{FieldSelector: "metadata.name=" + pod.Name}, func(o *wire.Object) bool {
+		return o.Name() == pod.Name
+	}); n != 1 {
 		t.Errorf("%d pods named %s", n, pod.Name)
 	}
-	if n := count(kube.Query{FieldSelector: "spec.nodeName=" + pod.Spec.NodeName}, func(*wire.Object) bool { return true }); n == 0 || n > 50 {
+	if n := count(kube.Query{FieldSelector: "spec.nodeName=" + pod.Spec.NodeName}, func(*wire.Object) bool {
+		return true
+	}); n == 0 || n > 50 {
 		t.Errorf("%d pods on %s", n, pod.Spec.NodeName)
 	}
 
@@ -199,7 +208,8 @@ func testSelection(t *testing.T, k *kubetest.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if objects, _, err := listAll(ctx, s, reflector.ListOptions{Version: page.Version, NotOlder: true, Limit: 500}); err != nil || len(objects) != 20 {
+	if objects, _, err := listAll(ctx, s,
+		reflector.ListOptions{Version: page.Version, NotOlder: true, Limit: 500}); err != nil || len(objects) != 20 {
 		t.Errorf("not older than %s: %d objects, %v", page.Version, len(objects), err)
 	}
 }
@@ -252,7 +262,8 @@ func testWatchEnds(t *testing.T, k *kubetest.Cluster) {
 			t.Errorf("%s: after the context's end: %v", mode, err)
 		}
 	}
-	if _, err := sourceOf(t, c, kube.Query{Resource: pods}).Watch(canceled(), reflector.WatchOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := sourceOf(t, c, kube.Query{Resource: pods}).Watch(canceled(), reflector.WatchOptions{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("watch without time: %v", err)
 	}
 	if _, err := c.Resources(canceled()); !errors.Is(err, context.Canceled) {

@@ -90,7 +90,13 @@ func FromConfig(cfg *rest.Config, opts *Options) (*Cluster, error) {
 	if opts != nil {
 		o = *opts
 	}
-	c := &Cluster{name: o.Name, traffic: o.Traffic, config: rest.CopyConfig(cfg), catalogue: newCatalogue(), reading: make(chan struct{}, documentsAtOnce)}
+	c := &Cluster{
+		name:      o.Name,
+		traffic:   o.Traffic,
+		config:    rest.CopyConfig(cfg),
+		catalogue: newCatalogue(),
+		reading:   make(chan struct{}, documentsAtOnce),
+	}
 
 	c.callers.check = newCallersCheck(c.checkCallers)
 	if c.config.UserAgent == "" {

@@ -70,10 +70,12 @@ func testWaysIn(t *testing.T, k *kubetest.Cluster, authority *authority) {
 		t.Errorf("the cluster is named %q, not after its context", c.Name())
 	}
 	c, err = kube.FromKubeconfig(k.Kubeconfig(), "stranger@real")
-	if err := list(c, err); !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "list namespaces in stranger@real: ") {
+	if err := list(c, err); !apierrors.IsForbidden(err) ||
+		!strings.HasPrefix(err.Error(), "list namespaces in stranger@real: ") {
 		t.Errorf("another user's context: %v, want Forbidden", err)
 	}
-	if _, err := kube.FromKubeconfig(k.Kubeconfig(), "nowhere"); err == nil || !strings.Contains(err.Error(), `"nowhere"`) {
+	if _, err := kube.FromKubeconfig(k.Kubeconfig(), "nowhere"); err == nil ||
+		!strings.Contains(err.Error(), `"nowhere"`) {
 		t.Errorf("a context that does not exist: %v", err)
 	}
 	if _, err := kube.FromKubeconfig(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +104,11 @@ func testWaysIn(t *testing.T, k *kubetest.Cluster, authority *authority) {
 		t.Error("KUBECONFIG: a context that does not exist is there")
 	}
 
-	if err := k.Grant(ctx, "reader", "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}}); err != nil {
+	if err := k.Grant(ctx, "reader", "", rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"namespaces"},
+		Verbs:     []string{"list"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := list(kube.FromConfig(k.UserConfig("reader"), nil)); err != nil {
@@ -124,9 +130,12 @@ func testWaysIn(t *testing.T, k *kubetest.Cluster, authority *authority) {
 	byCommand := k.Config()
 	byCommand.BearerToken = ""
 	byCommand.ExecProvider = &clientcmdapi.ExecConfig{
-		APIVersion:      "client.authentication.k8s.io/v1",
-		Command:         "sh",
-		Args:            []string{"-c", `echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"` + k.UserConfig("reader").BearerToken + `"}}'`},
+		APIVersion: "client.authentication.k8s.io/v1",
+		Command:    "sh",
+		Args: []string{
+			"-c", `echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"` +
+				k.UserConfig("reader").BearerToken + `"}}'`,
+		},
 		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 	}
 	if err := list(kube.FromConfig(byCommand, nil)); err != nil {
@@ -175,7 +184,9 @@ func testRefusals(t *testing.T, k *kubetest.Cluster) {
 	_, err = sourceOf(t, c, kube.Query{Resource: wrong}).List(ctx, reflector.ListOptions{}, each)
 	wantReason(t, "list of an unknown resource of the core group", err, reflector.NotServed)
 
-	for resource, served := range map[schema.GroupVersionResource]bool{pods: true, deployments: true, wrong: false, nonsense: false} {
+	for resource, served := range map[schema.GroupVersionResource]bool{
+		pods: true, deployments: true, wrong: false, nonsense: false,
+	} {
 		if got, err := sourceOf(t, c, kube.Query{Resource: resource}).Served(ctx); err != nil || got != served {
 			t.Errorf("%s served: %t, %v, want %t", resource, got, err, served)
 		}
@@ -213,7 +224,8 @@ func testRefusals(t *testing.T, k *kubetest.Cluster) {
 	if after := wantReason(t, "list in the future", err, reflector.TooLarge); after <= 0 {
 		t.Errorf("list in the future: retry after %s", after)
 	}
-	w, err := sourceOf(t, c, kube.Query{Resource: pods}).Watch(ctx, reflector.WatchOptions{Version: future, InitialEvents: true})
+	w, err := sourceOf(t, c, kube.Query{Resource: pods}).Watch(ctx,
+		reflector.WatchOptions{Version: future, InitialEvents: true})
 	if err == nil {
 		defer w.Close()
 		_, err = w.Next()

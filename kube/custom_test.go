@@ -101,7 +101,8 @@ spec: {colour: blue}
 		return err
 	}))
 	made = append(made, create(ctx, t, c, more)...)
-	if len(made) != 3 || made[0].Key() != "default/json" || made[2].Key() != "kube-system/blue" || made[1].GroupVersionKind() != gvk {
+	if len(made) != 3 || made[0].Key() != "default/json" || made[2].Key() != "kube-system/blue" ||
+		made[1].GroupVersionKind() != gvk {
 		t.Fatalf("made %v", made)
 	}
 	if !strings.Contains(string(made[0].Bytes()), "9007199254740993") {
@@ -111,7 +112,9 @@ spec: {colour: blue}
 	if err != nil || r.GroupVersionResource != gvr || !r.Namespaced || !r.Preferred || r.Singular != "ox" {
 		t.Errorf("resolved %+v, %v", r, err)
 	}
-	if r, err := c.ResolveResource(ctx, schema.GroupVersionResource{Group: "example.com", Resource: "oxen"}); err != nil || r.GroupVersionKind() != gvk {
+	if r, err := c.ResolveResource(ctx,
+		schema.GroupVersionResource{Group: "example.com", Resource: "oxen"}); err != nil ||
+		r.GroupVersionKind() != gvk {
 		t.Errorf("resolved without a version: %+v, %v", r, err)
 	}
 
@@ -123,8 +126,11 @@ spec: {colour: blue}
 		"namespace": {kube.Query{Namespace: "default"}, []string{"default/json", "default/red"}},
 		"label":     {kube.Query{LabelSelector: "app in (b)"}, []string{"default/red", "kube-system/blue"}},
 		"field":     {kube.Query{FieldSelector: "spec.colour=red"}, []string{"default/red"}},
-		"tweak":     {kube.Query{Tweak: func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=blue" }}, []string{"kube-system/blue"}},
-		"metadata":  {kube.Query{MetadataOnly: true}, []string{"default/json", "default/red", "kube-system/blue"}},
+		"tweak": {
+			kube.Query{Tweak: func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=blue" }},
+			[]string{"kube-system/blue"},
+		},
+		"metadata": {kube.Query{MetadataOnly: true}, []string{"default/json", "default/red", "kube-system/blue"}},
 	} {
 		q := want.query
 		q.Resource = gvr
@@ -191,7 +197,8 @@ func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *ku
 		t.Errorf("delete what is gone: %v", err)
 	}
 	create(ctx, t, c, manifest)
-	if _, err := c.Create(ctx, []byte(manifest)); !apierrors.IsAlreadyExists(err) || !strings.HasPrefix(err.Error(), "create Ox json in test: ") {
+	if _, err := c.Create(ctx, []byte(manifest)); !apierrors.IsAlreadyExists(err) ||
+		!strings.HasPrefix(err.Error(), "create Ox json in test: ") {
 		t.Errorf("create what is there: %v", err)
 	}
 	for _, w := range []reflector.Watch[*wire.Object]{afterList, afterInitial} {
@@ -213,7 +220,8 @@ func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
 	for _, kind := range []string{"Mouse", "Rat"} {
 		serve(ctx, t, c, "mice", kind)
 		expect.NoError(t, expect.Until(ctx, func() error {
-			_, err := c.Create(ctx, fmt.Appendf(nil, `{"apiVersion": "example.com/v1", "kind": %q, "metadata": {"name": "a"}, "spec": {"size": 1}}`, kind))
+			_, err := c.Create(ctx, fmt.Appendf(nil,
+				`{"apiVersion": "example.com/v1", "kind": %q, "metadata": {"name": "a"}, "spec": {"size": 1}}`, kind))
 			return err
 		}))
 		expect.NoError(t, expect.Until(ctx, func() error {

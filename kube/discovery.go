@@ -51,7 +51,9 @@ func (c *Cluster) Resolve(ctx context.Context, kind schema.GroupVersionKind) (Re
 	return c.resolveKind(ctx, kind, missInterval)
 }
 
-func (c *Cluster) resolveKind(ctx context.Context, kind schema.GroupVersionKind, fresh time.Duration) (Resource, error) {
+func (c *Cluster) resolveKind(
+	ctx context.Context, kind schema.GroupVersionKind, fresh time.Duration,
+) (Resource, error) {
 	miss := &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
 	if kind.Version != "" {
 		miss.SearchedVersions = []string{kind.Version}
@@ -67,7 +69,9 @@ func (c *Cluster) ResolveResource(ctx context.Context, resource schema.GroupVers
 
 // resolve finds a resource, or returns miss. If the resource is not in the last
 // discovery, it repeats a discovery that is older than fresh.
-func (c *Cluster) resolve(ctx context.Context, fresh time.Duration, miss error, find func(*edition) *Resource) (Resource, error) {
+func (c *Cluster) resolve(
+	ctx context.Context, fresh time.Duration, miss error, find func(*edition) *Resource,
+) (Resource, error) {
 	began := time.Now()
 	if e := c.catalogue.latest.Load(); e != nil {
 		if r := find(e); r != nil {
@@ -313,9 +317,10 @@ func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []Resource {
 // discoverVersion returns the server's description of one version of a group.
 func (c *Cluster) discoverVersion(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
 	list := &metav1.APIResourceList{}
-	err := c.document(ctx, c.discoveryRequest(runtime.ContentTypeJSON, versionPath(gv)...), func(body []byte, _ http.Header) error {
-		return json.Unmarshal(body, list)
-	})
+	err := c.document(ctx, c.discoveryRequest(runtime.ContentTypeJSON, versionPath(gv)...),
+		func(body []byte, _ http.Header) error {
+			return json.Unmarshal(body, list)
+		})
 	if err != nil {
 		return nil, err
 	}

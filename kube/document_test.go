@@ -24,7 +24,8 @@ var _ http.RoundTripper = (*kube.Cluster)(nil)
 // pass sends a read through the cluster.
 func pass(t *testing.T, c *kube.Cluster, method, path string, header http.Header) (*http.Response, error) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(patient(t), method, "https://whatever.example.com"+path, strings.NewReader("body"))
+	req, err := http.NewRequestWithContext(patient(t), method, "https://whatever.example.com"+path,
+		strings.NewReader("body"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestRoundTrip_isTheClustersOwn(t *testing.T) {
 	if diff := gocmp.Diff(want, seen.Header); diff != "" {
 		t.Errorf("headers, wanted (-) and sent (+):\n%s", diff)
 	}
-	if resp.StatusCode != http.StatusTeapot || resp.Header.Get("Etag") != `"1"` || resp.Header.Get("Content-Encoding") != "gzip" {
+	if resp.StatusCode != http.StatusTeapot || resp.Header.Get("Etag") != `"1"` ||
+		resp.Header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("answer is %s %v, want it as it came", resp.Status, resp.Header)
 	}
 	z, err := gzip.NewReader(resp.Body)
@@ -112,8 +114,11 @@ func TestRoundTrip_refuses(t *testing.T) {
 	}))
 	defer server.Close()
 	c := open(t, &rest.Config{Host: server.URL + "/clusters/one"})
-	for _, path := range []string{"/../two/api", "/api/..", "/api/%2e%2e/%2E%2E/two", "/x%2F..%2F..%2Ftwo", "/./api", "", "?x=y"} {
-		if _, err := pass(t, c, http.MethodGet, path, nil); err == nil || !strings.Contains(err.Error(), "in test: path") {
+	for _, path := range []string{
+		"/../two/api", "/api/..", "/api/%2e%2e/%2E%2E/two", "/x%2F..%2F..%2Ftwo", "/./api", "", "?x=y",
+	} {
+		if _, err := pass(t, c, http.MethodGet, path, nil); err == nil ||
+			!strings.Contains(err.Error(), "in test: path") {
 			t.Errorf("GET %q: %v", path, err)
 		}
 	}

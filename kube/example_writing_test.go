@@ -31,7 +31,8 @@ func write(ctx context.Context, cluster *kube.Cluster, namespace, name string) e
 	settings := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
 
 	obj, err := settings.Apply(ctx, name, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": map[string]any{"colour": "red"},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name},
+		"data": map[string]any{"colour": "red"},
 	}}, metav1.ApplyOptions{FieldManager: "example", Force: true}) // server-side; creates the object if necessary
 	if err != nil {
 		return err
@@ -44,7 +45,8 @@ func write(ctx context.Context, cluster *kube.Cluster, namespace, name string) e
 	if _, err = settings.Update(ctx, obj, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	if _, err = settings.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"size":"9"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err = settings.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"size":"9"}}`),
+		metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	return settings.Delete(ctx, name, metav1.DeleteOptions{})
@@ -59,7 +61,10 @@ func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply := k.object
 	switch {
 	case r.Method == http.MethodDelete:
-		reply, _ = json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+		reply, _ = json.Marshal(metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   metav1.StatusSuccess,
+		})
 	case r.Header.Get("Content-Type") != string(types.MergePatchType):
 		k.object, reply = body, body
 	}

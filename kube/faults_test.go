@@ -162,7 +162,8 @@ func TestTimeout(t *testing.T) {
 	} {
 		begin := time.Now()
 		err := ask()
-		if err == nil || !strings.Contains(err.Error(), "no answer within 1s") || errors.Is(err, context.Canceled) || time.Since(begin) > 10*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "no answer within 1s") || errors.Is(err, context.Canceled) ||
+			time.Since(begin) > 10*time.Second {
 			t.Errorf("%s without an answer: %v after %s", what, err, time.Since(begin))
 		}
 	}

@@ -27,8 +27,10 @@ import (
 // those of a hop, those by which a proxy claims to know a user (X-Remote-User), and cookies.
 // A client cannot have one of these dropped by naming it in its Connection header.
 var forwarded = []string{
-	"Accept", "Accept-Encoding", "Authorization", "Content-Type", "If-Modified-Since", "If-None-Match", "Origin", "Range",
-	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version", "Traceparent", "Tracestate", "User-Agent", "X-Stream-Protocol-Version",
+	"Accept", "Accept-Encoding", "Authorization", "Content-Type", "If-Modified-Since", "If-None-Match", "Origin",
+	"Range",
+	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Protocol", "Sec-Websocket-Version", "Traceparent",
+	"Tracestate", "User-Agent", "X-Stream-Protocol-Version",
 }
 
 // forwardedPrefixes are the beginnings of further headers that are sent.
@@ -54,7 +56,9 @@ func (f *callers) transport(config *rest.Config, single bool) (http.RoundTripper
 		// It has neither certificates, tokens and plugins, nor the functions that wrap the
 		// transport, which may add credentials too.
 		anonymous := rest.AnonymousClientConfig(config)
-		anonymous.UserAgent, anonymous.Timeout, anonymous.DisableCompression = "", 0, true
+		anonymous.UserAgent = ""
+		anonymous.Timeout = 0
+		anonymous.DisableCompression = true
 		shared, err := rest.TransportFor(anonymous)
 		if err != nil {
 			return nil, err
@@ -108,7 +112,9 @@ func (c *Cluster) Forward(req *http.Request, from string, single bool) (*http.Re
 	}
 	own.ContentLength, own.GetBody = req.ContentLength, req.GetBody
 	for name, values := range req.Header {
-		if slices.Contains(forwarded, name) || slices.ContainsFunc(forwardedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+		if slices.Contains(forwarded, name) || slices.ContainsFunc(forwardedPrefixes, func(p string) bool {
+			return strings.HasPrefix(name, p)
+		}) {
 			own.Header[name] = slices.Clone(values)
 		}
 	}
@@ -252,7 +258,8 @@ func (c *Cluster) checkCallers(ctx context.Context) error {
 		case code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
 			return fmt.Errorf("cluster %s: check of callers: the server answers %d", c.name, code)
 		default:
-			return fmt.Errorf("cluster %s: %w: its address answers a request %s with %d, as a proxy does that adds credentials of its own", c.name, ErrIndistinctCallers, try.with, code)
+			return fmt.Errorf("cluster %s: %w: its address answers a request %s with %d, as a proxy does that adds "+
+				"credentials of its own", c.name, ErrIndistinctCallers, try.with, code)
 		}
 	}
 	return nil

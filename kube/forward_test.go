@@ -36,7 +36,8 @@ func TestForward_upgradesUseNewConnections(t *testing.T) {
 	c := open(t, &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	const tries = 50
 	for range tries {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/namespaces/n/pods/p/exec", http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/namespaces/n/pods/p/exec",
+			http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}

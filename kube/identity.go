@@ -57,7 +57,9 @@ func (c *Cluster) UID(ctx context.Context) (string, error) {
 
 // namespaceUID returns the UID of the namespace kube-system, "" if there is none.
 func (c *Cluster) namespaceUID(ctx context.Context) (string, error) {
-	o, err := c.Get(ctx, Query{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), MetadataOnly: true}, "kube-system")
+	o, err := c.Get(ctx, Query{
+		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), MetadataOnly: true,
+	}, "kube-system")
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		return "", nil
@@ -75,7 +77,12 @@ func (c *Cluster) namespaceUID(ctx context.Context) (string, error) {
 // question, and the error has the reason Busy if it has not.
 func (c *Cluster) started(ctx context.Context) (bool, error) {
 	doing := "readiness of " + c.name
-	resp, err := c.send(ctx, &request{method: http.MethodGet, path: []string{"readyz"}, accept: "*/*", Request: listwatch.Request{Doing: doing}})
+	resp, err := c.send(ctx, &request{
+		method:  http.MethodGet,
+		path:    []string{"readyz"},
+		accept:  "*/*",
+		Request: listwatch.Request{Doing: doing},
+	})
 	if err == nil {
 		resp.drain()
 		resp.close()
@@ -86,7 +93,9 @@ func (c *Cluster) started(ctx context.Context) (bool, error) {
 	case !errors.As(err, &status):
 		return false, err
 	case status.Status().Code >= http.StatusInternalServerError:
-		return false, &reflector.Error{Reason: reflector.Busy, Err: fmt.Errorf("%s: the server is still starting", doing)}
+		return false, &reflector.Error{
+			Reason: reflector.Busy, Err: fmt.Errorf("%s: the server is still starting", doing),
+		}
 	}
 	return !apierrors.IsForbidden(err), nil
 }
@@ -103,7 +112,10 @@ func (s *Source) Kind(ctx context.Context) (*wire.Kind, error) {
 		return nil, err
 	}
 	if resource == nil {
-		return nil, &reflector.Error{Reason: reflector.NotServed, Err: &meta.NoResourceMatchError{PartialResource: s.query.Resource}}
+		return nil, &reflector.Error{
+			Reason: reflector.NotServed,
+			Err:    &meta.NoResourceMatchError{PartialResource: s.query.Resource},
+		}
 	}
 	return &wire.Kind{GroupVersionKind: s.query.Resource.GroupVersion().WithKind(resource.Kind)}, nil
 }

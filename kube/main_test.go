@@ -76,7 +76,9 @@ func sourceOf(t *testing.T, c *kube.Cluster, q kube.Query) *kube.Source {
 }
 
 // listAll lists all objects on one page.
-func listAll(ctx context.Context, s *kube.Source, opts reflector.ListOptions) (map[string]*wire.Object, reflector.Page, error) {
+func listAll(
+	ctx context.Context, s *kube.Source, opts reflector.ListOptions,
+) (map[string]*wire.Object, reflector.Page, error) {
 	objects := map[string]*wire.Object{}
 	page, err := s.List(ctx, opts, func(o *wire.Object) error {
 		if objects[o.Key()] != nil {
@@ -110,7 +112,9 @@ func watchInitial(w reflector.Watch[*wire.Object]) (map[string]*wire.Object, str
 }
 
 // beginWatch starts a watch for the duration of the test.
-func beginWatch(ctx context.Context, t *testing.T, s *kube.Source, opts reflector.WatchOptions) reflector.Watch[*wire.Object] {
+func beginWatch(
+	ctx context.Context, t *testing.T, s *kube.Source, opts reflector.WatchOptions,
+) reflector.Watch[*wire.Object] {
 	t.Helper()
 	w, err := s.Watch(ctx, opts)
 	if err != nil {

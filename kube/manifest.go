@@ -91,7 +91,9 @@ func (c *Cluster) moved(resource schema.GroupVersionResource, err error) error {
 
 // manifestRequest returns the request for a document, without its method, and the
 // document's resource.
-func (c *Cluster) manifestRequest(ctx context.Context, verb string, d *document) (*request, schema.GroupVersionResource, error) {
+func (c *Cluster) manifestRequest(
+	ctx context.Context, verb string, d *document,
+) (*request, schema.GroupVersionResource, error) {
 	doing := fmt.Sprintf("%s %s in %s", verb, d, c.name)
 	// A writer may have waited until the kind is served, so an old discovery is not good
 	// enough.

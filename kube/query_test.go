@@ -57,12 +57,28 @@ func TestKindOf(t *testing.T) {
 	if kind, ok := kube.KindOf(corev1.SchemeGroupVersion.WithResource("endpoints")); !ok || kind.Kind != "Endpoints" {
 		t.Errorf("endpoints are of kind %v", kind)
 	}
-	for _, value := range []any{nil, "pod", corev1.Pod{}, &corev1.PodList{}, &corev1.PodSpec{}, &metav1.Status{}, &metav1.PartialObjectMetadata{}, &metav1.WatchEvent{}, &widget{}} {
+	for _, value := range []any{
+		nil,
+		"pod",
+		corev1.Pod{},
+		&corev1.PodList{},
+		&corev1.PodSpec{},
+		&metav1.Status{},
+		&metav1.PartialObjectMetadata{},
+		&metav1.WatchEvent{},
+		&widget{},
+	} {
 		if gvr, kind, ok := kube.ResourceOf(value); ok {
 			t.Errorf("%T is of %s, kind %s", value, gvr, kind)
 		}
 	}
-	for _, gvr := range []schema.GroupVersionResource{nonsense, {}, nonsense.GroupVersion().WithResource("widgets"), {Version: "v1", Resource: "podlists"}, {Version: "v1", Resource: "statuses"}} {
+	for _, gvr := range []schema.GroupVersionResource{
+		nonsense,
+		{},
+		nonsense.GroupVersion().WithResource("widgets"),
+		{Version: "v1", Resource: "podlists"},
+		{Version: "v1", Resource: "statuses"},
+	} {
 		if kind, ok := kube.KindOf(gvr); ok {
 			t.Errorf("%s is of kind %s", gvr, kind)
 		}
@@ -103,7 +119,10 @@ func TestFromConfig_refuses(t *testing.T) {
 	if _, err := kube.FromConfig(&rest.Config{Host: "a b/c"}, nil); err == nil {
 		t.Error("a host with a space")
 	}
-	if _, err := kube.FromConfig(&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}}, &kube.Options{Name: "prod"}); err == nil || !strings.HasPrefix(err.Error(), "cluster prod: ") {
+	if _, err := kube.FromConfig(&rest.Config{
+		Host:            "https://a",
+		TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"},
+	}, &kube.Options{Name: "prod"}); err == nil || !strings.HasPrefix(err.Error(), "cluster prod: ") {
 		t.Errorf("an authority that does not exist: %v", err)
 	}
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
@@ -145,20 +164,76 @@ func TestRequests(t *testing.T) {
 		uri    string
 		accept string
 	}{
-		"list":            {kube.Query{Resource: pods}, reflector.ListOptions{}, nil, "/api/v1/pods", proto + "," + asJSON},
-		"any version":     {kube.Query{Resource: pods}, reflector.ListOptions{Version: "0", Limit: 500}, nil, "/api/v1/pods?limit=500&resourceVersion=0", proto + "," + asJSON},
-		"not older":       {kube.Query{Resource: pods}, reflector.ListOptions{Version: "7", NotOlder: true, Limit: 5}, nil, "/api/v1/pods?limit=5&resourceVersion=7&resourceVersionMatch=NotOlderThan", proto + "," + asJSON},
-		"next page":       {kube.Query{Resource: pods}, reflector.ListOptions{Continue: "abc", Limit: 5}, nil, "/api/v1/pods?continue=abc&limit=5", proto + "," + asJSON},
-		"namespace":       {kube.Query{Resource: deployments, Namespace: "shop", LabelSelector: "a=b", FieldSelector: "metadata.name=x"}, reflector.ListOptions{}, nil, "/apis/apps/v1/namespaces/shop/deployments?fieldSelector=metadata.name%3Dx&labelSelector=a%3Db", proto + "," + asJSON},
-		"JSON":            {kube.Query{Resource: pods, JSON: true}, reflector.ListOptions{}, nil, "/api/v1/pods", asJSON},
-		"custom":          {widgets, reflector.ListOptions{}, nil, "/apis/example.com/v1/nonsenses", asJSON},
-		"metadata":        {kube.Query{Resource: pods, MetadataOnly: true}, reflector.ListOptions{}, nil, "/api/v1/pods", proto + list + "," + asJSON + list + "," + asJSON},
-		"metadata JSON":   {kube.Query{Resource: pods, MetadataOnly: true, JSON: true}, reflector.ListOptions{}, nil, "/api/v1/pods", asJSON + list + "," + asJSON},
-		"tweak":           {kube.Query{Resource: pods, Tweak: func(o *metav1.ListOptions) { *o = metav1.ListOptions{Limit: o.Limit + 1, Watch: true} }}, reflector.ListOptions{Limit: 2, Version: "3"}, nil, "/api/v1/pods?limit=3", proto + "," + asJSON},
-		"watch":           {kube.Query{Resource: pods}, reflector.ListOptions{}, &reflector.WatchOptions{Version: "9", Timeout: 1500 * time.Millisecond}, "/api/v1/pods?allowWatchBookmarks=true&resourceVersion=9&timeoutSeconds=2&watch=true", proto + "," + asJSON},
-		"initial events":  {kube.Query{Resource: pods}, reflector.ListOptions{}, &reflector.WatchOptions{InitialEvents: true}, "/api/v1/pods?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watch=true", proto + "," + asJSON},
-		"watch metadata":  {kube.Query{Resource: pods, MetadataOnly: true}, reflector.ListOptions{}, &reflector.WatchOptions{}, "/api/v1/pods?allowWatchBookmarks=true&watch=true", proto + object + "," + asJSON + object + "," + asJSON},
-		"tweaked a watch": {kube.Query{Resource: pods, Tweak: func(o *metav1.ListOptions) { o.Watch, o.AllowWatchBookmarks = false, false }}, reflector.ListOptions{}, &reflector.WatchOptions{}, "/api/v1/pods?watch=true", proto + "," + asJSON},
+		"list": {
+			kube.Query{Resource: pods}, reflector.ListOptions{}, nil, "/api/v1/pods", proto + "," + asJSON,
+		},
+		"any version": {
+			kube.Query{Resource: pods}, reflector.ListOptions{Version: "0", Limit: 500}, nil,
+			"/api/v1/pods?limit=500&resourceVersion=0", proto + "," + asJSON,
+		},
+		"not older": {
+			kube.Query{Resource: pods}, reflector.ListOptions{Version: "7", NotOlder: true, Limit: 5}, nil,
+			"/api/v1/pods?limit=5&resourceVersion=7&resourceVersionMatch=NotOlderThan", proto + "," + asJSON,
+		},
+		"next page": {
+			kube.Query{Resource: pods}, reflector.ListOptions{Continue: "abc", Limit: 5}, nil,
+			"/api/v1/pods?continue=abc&limit=5", proto + "," + asJSON,
+		},
+		"namespace": {
+			kube.Query{
+				Resource: deployments, Namespace: "shop", LabelSelector: "a=b", FieldSelector: "metadata.name=x",
+			}, reflector.ListOptions{}, nil,
+			"/apis/apps/v1/namespaces/shop/deployments?fieldSelector=metadata.name%3Dx&labelSelector=a%3Db",
+			proto + "," + asJSON,
+		},
+		"JSON": {
+			kube.Query{Resource: pods, JSON: true}, reflector.ListOptions{}, nil, "/api/v1/pods", asJSON,
+		},
+		"custom": {widgets, reflector.ListOptions{}, nil, "/apis/example.com/v1/nonsenses", asJSON},
+		"metadata": {
+			kube.Query{Resource: pods, MetadataOnly: true}, reflector.ListOptions{}, nil, "/api/v1/pods",
+			proto + list + "," + asJSON + list + "," + asJSON,
+		},
+		"metadata JSON": {
+			kube.Query{Resource: pods, MetadataOnly: true, JSON: true}, reflector.ListOptions{}, nil, "/api/v1/pods",
+			asJSON + list + "," + asJSON,
+		},
+		"tweak": {
+			kube.Query{
+				Resource: pods,
+				Tweak:    func(o *metav1.ListOptions) { *o = metav1.ListOptions{Limit: o.Limit + 1, Watch: true} },
+			}, reflector.ListOptions{Limit: 2, Version: "3"}, nil, "/api/v1/pods?limit=3", proto + "," + asJSON,
+		},
+		"watch": {
+			kube.Query{Resource: pods},
+			reflector.ListOptions{},
+			&reflector.WatchOptions{Version: "9", Timeout: 1500 * time.Millisecond},
+			"/api/v1/pods?allowWatchBookmarks=true&resourceVersion=9&timeoutSeconds=2&watch=true",
+			proto + "," + asJSON,
+		},
+		"initial events": {
+			kube.Query{Resource: pods},
+			reflector.ListOptions{},
+			&reflector.WatchOptions{InitialEvents: true},
+			"/api/v1/pods?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watch=true",
+			proto + "," + asJSON,
+		},
+		"watch metadata": {
+			kube.Query{Resource: pods, MetadataOnly: true},
+			reflector.ListOptions{},
+			&reflector.WatchOptions{},
+			"/api/v1/pods?allowWatchBookmarks=true&watch=true",
+			proto + object + "," + asJSON + object + "," + asJSON,
+		},
+		"tweaked a watch": {
+			kube.Query{
+				Resource: pods, Tweak: func(o *metav1.ListOptions) { o.Watch, o.AllowWatchBookmarks = false, false },
+			},
+			reflector.ListOptions{},
+			&reflector.WatchOptions{},
+			"/api/v1/pods?watch=true",
+			proto + "," + asJSON,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sourceOf(t, c, test.query)
@@ -173,7 +248,8 @@ func TestRequests(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if uri := "/clusters/a" + test.uri; last.RequestURI != uri || last.Header.Get("Accept") != test.accept {
-				t.Errorf("sent %s accepting %s\nwant %s accepting %s", last.RequestURI, last.Header.Get("Accept"), uri, test.accept)
+				t.Errorf("sent %s accepting %s\nwant %s accepting %s", last.RequestURI, last.Header.Get("Accept"), uri,
+					test.accept)
 			}
 			if agent := last.UserAgent(); !strings.Contains(agent, "kubernetes/") {
 				t.Errorf("sent as %q", agent)
@@ -193,7 +269,8 @@ func TestConnections_areUsedAgain(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
 		case "/api/v1/pods":
-			_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[` + items + "]}\n\n"))
+			_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[` +
+				items + "]}\n\n"))
 		case "/api/v1/namespaces/default/pods/good":
 			_, _ = w.Write([]byte(goodPod + "\n"))
 		default:
@@ -211,7 +288,10 @@ func TestConnections_areUsedAgain(t *testing.T) {
 	c := open(t, &rest.Config{Host: server.URL})
 	for range 5 {
 		n := 0
-		if _, err := c.List(t.Context(), kube.Query{Resource: pods}, func(*wire.Object) error { n++; return nil }); err != nil || n != 2_001 {
+		if _, err := c.List(t.Context(), kube.Query{Resource: pods}, func(*wire.Object) error {
+			n++
+			return nil
+		}); err != nil || n != 2_001 {
 			t.Fatalf("%d pods, %v", n, err)
 		}
 		if _, err := c.Get(t.Context(), kube.Query{Resource: pods, Namespace: "default"}, "good"); err != nil {
@@ -251,7 +331,8 @@ func TestManifest_refuses(t *testing.T) {
 		"apiVersion: v1\nkind: List\nitems: [{kind: Pod}]",
 		"apiVersion: v1\nkind: Pod\nmetadata: 5",
 	} {
-		if made, err := c.Create(t.Context(), []byte(manifest)); err == nil || len(made) > 0 || !strings.HasPrefix(err.Error(), "create in test: document 1: ") {
+		if made, err := c.Create(t.Context(), []byte(manifest)); err == nil || len(made) > 0 ||
+			!strings.HasPrefix(err.Error(), "create in test: document 1: ") {
 			t.Errorf("create of %q: %v", manifest, err)
 		}
 		if err := c.Delete(t.Context(), []byte(manifest)); err == nil {

@@ -126,7 +126,8 @@ func testEveryResource(t *testing.T, k *kubetest.Cluster) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d resources, %d with objects, %d not in client-go's scheme, %d samples: %d objects listed and watched in %s",
+	t.Logf("%d resources, %d with objects, %d not in client-go's scheme, %d samples: %d objects listed and watched "+
+		"in %s",
 		tried, filled, unregistered, len(made), objects, time.Since(begin).Round(10*time.Millisecond))
 	if filled < len(made) {
 		t.Errorf("%d samples were made, but only %d resources have objects", len(made), filled)
@@ -135,7 +136,9 @@ func testEveryResource(t *testing.T, k *kubetest.Cluster) {
 
 // readBothWays lists and watches, and checks that both return the same objects. It
 // returns their number.
-func readBothWays(ctx context.Context, c *kube.Cluster, q kube.Query, want schema.GroupVersionKind, protobuf bool) (int, error) {
+func readBothWays(
+	ctx context.Context, c *kube.Cluster, q kube.Query, want schema.GroupVersionKind, protobuf bool,
+) (int, error) {
 	s, err := c.Source(q)
 	if err != nil {
 		return 0, err
@@ -162,7 +165,8 @@ func readBothWays(ctx context.Context, c *kube.Cluster, q kube.Query, want schem
 			encoding = wire.Protobuf
 		}
 		if o.GroupVersionKind() != want || o.Encoding() != encoding || o.Version() == 0 {
-			return 0, fmt.Errorf("%s in %s at %d of kind %s, want %s of kind %s", key, o.Encoding(), o.Version(), o.GroupVersionKind(), encoding, want)
+			return 0, fmt.Errorf("%s in %s at %d of kind %s, want %s of kind %s", key, o.Encoding(), o.Version(),
+				o.GroupVersionKind(), encoding, want)
 		}
 		// Some objects change all the time by themselves.
 		if v := watched[key]; v == nil || v.Version() == o.Version() && !wire.Same(o, v) {
@@ -221,7 +225,8 @@ func testContent(t *testing.T, k *kubetest.Cluster) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d pods listed in %s, watched in %s", n, took.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+			t.Logf("%d pods listed in %s, watched in %s", n, took.Round(time.Millisecond),
+				time.Since(begin).Round(time.Millisecond))
 			if version == "" {
 				t.Error("the initial events have no version")
 			}
@@ -234,7 +239,12 @@ func testContent(t *testing.T, k *kubetest.Cluster) {
 				t.Errorf("%d pods were watched, %d listed", len(watched), len(listed))
 			}
 
-			got, err := c.Get(ctx, kube.Query{Resource: pods, Namespace: truth.Objects[0].Meta.GetNamespace(), JSON: q.JSON, MetadataOnly: q.MetadataOnly}, truth.Objects[0].Meta.GetName())
+			got, err := c.Get(ctx, kube.Query{
+				Resource:     pods,
+				Namespace:    truth.Objects[0].Meta.GetNamespace(),
+				JSON:         q.JSON,
+				MetadataOnly: q.MetadataOnly,
+			}, truth.Objects[0].Meta.GetName())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,8 +274,10 @@ func compare(t *testing.T, truth *kubetest.Truth, objects map[string]*wire.Objec
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !equality.Semantic.DeepEqual(want, got) || o.Version() != uint64(stored.Revision) || o.GroupVersionKind() != want.GroupVersionKind() {
-			t.Fatalf("%s was listed at %d of kind %s, etcd has it at %d: %s", o.Key(), o.Version(), o.GroupVersionKind(), stored.Revision, cmp.Diff(want, got))
+		if !equality.Semantic.DeepEqual(want, got) || o.Version() != uint64(stored.Revision) ||
+			o.GroupVersionKind() != want.GroupVersionKind() {
+			t.Fatalf("%s was listed at %d of kind %s, etcd has it at %d: %s", o.Key(), o.Version(),
+				o.GroupVersionKind(), stored.Revision, cmp.Diff(want, got))
 		}
 	}
 }

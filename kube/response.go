@@ -107,7 +107,10 @@ func (r *response) encoding() (wire.Encoding, error) {
 	case err == nil && media == runtime.ContentTypeProtobuf:
 		return wire.Protobuf, nil
 	}
-	return 0, &reflector.Error{Err: fmt.Errorf("%s: the response is of type %.100q, neither JSON nor protobuf", r.request.Doing, r.Header.Get("Content-Type"))}
+	return 0, &reflector.Error{
+		Err: fmt.Errorf("%s: the response is of type %.100q, neither JSON nor protobuf", r.request.Doing,
+			r.Header.Get("Content-Type")),
+	}
 }
 
 // unreadable is failed for errors that can be about one object.

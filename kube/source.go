@@ -60,7 +60,9 @@ func (c *Cluster) Source(q Query) (*Source, error) {
 }
 
 // List reads one page. See [reflector.Source].
-func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (page reflector.Page, err error) {
+func (s *Source) List(
+	ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error,
+) (page reflector.Page, err error) {
 	r, kind, err := s.prepare(ctx, "list", partialObjectList, listwatch.ListOptions(opts))
 	if err != nil {
 		return page, err
@@ -164,7 +166,8 @@ func (s *Source) object(ctx context.Context, name string) (*wire.Object, error) 
 // is about the resource, or comes from a proxy.
 func isAbsent(err error, name string) bool {
 	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false
 	}
 	details := status.Status().Details
@@ -220,7 +223,9 @@ func (s *Source) describe(ctx context.Context) (*metav1.APIResource, error) {
 
 // prepare makes the request for a list or a watch. It also returns the kind of the
 // objects in the response, nil if they contain it themselves.
-func (s *Source) prepare(ctx context.Context, verb, partial string, options metav1.ListOptions) (*request, *wire.Kind, error) {
+func (s *Source) prepare(
+	ctx context.Context, verb, partial string, options metav1.ListOptions,
+) (*request, *wire.Kind, error) {
 	doing := s.doing(verb)
 	kind, err := s.kindFor(ctx, doing)
 	if err != nil {

@@ -40,7 +40,8 @@ func (r *response) refused(req *request) error {
 			text = text[:maxErrorText]
 		}
 		text = strings.ToValidUTF8(strings.TrimSpace(text), "")
-		status = apierrors.NewGenericServerResponse(r.StatusCode, req.method, req.resource, req.name, text, 0, true).ErrStatus
+		status = apierrors.NewGenericServerResponse(r.StatusCode, req.method, req.resource, req.name, text, 0,
+			true).ErrStatus
 	}
 	if status.Code == 0 {
 		status.Code = int32(r.StatusCode)

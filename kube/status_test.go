@@ -87,32 +87,178 @@ func TestErrors_haveReasons(t *testing.T) {
 		is    func(error) bool
 		text  string
 	}{
-		"429":                  {code: 429, header: after("7"), body: jsonStatus(t, busy), want: reflector.Busy, after: 7 * time.Second, is: apierrors.IsTooManyRequests, text: "too many"},
-		"429 protobuf":         {code: 429, header: http.Header{"Content-Type": {"application/vnd.kubernetes.protobuf"}}, body: protobufStatus(t, metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Message: "too many", Details: seconds}), want: reflector.Busy, after: 3 * time.Second, is: apierrors.IsTooManyRequests, text: "too many"},
-		"429 of a proxy":       {code: 429, header: asText, body: "slow down", want: reflector.Busy, is: apierrors.IsTooManyRequests},
-		"429 with a date":      {code: 429, header: after(time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)), body: jsonStatus(t, busy), want: reflector.Busy, after: time.Hour},
-		"429 with a past date": {code: 429, header: after("Mon, 02 Jan 2006 15:04:05 GMT"), body: jsonStatus(t, busy), want: reflector.Busy},
-		"503":                  {code: 503, header: asText, body: "no backend", want: reflector.Unknown, is: apierrors.IsServiceUnavailable},
-		"503 with a time":      {code: 503, header: after("1"), want: reflector.Busy, after: time.Second},
-		"503 with details":     {code: 503, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Details: seconds}), want: reflector.Busy, after: 3 * time.Second},
-		"502 of a proxy":       {code: 502, header: http.Header{"Content-Type": {"text/html"}}, body: "<html>Bad Gateway", want: reflector.Unknown, text: "<html>Bad Gateway"},
-		"500":                  {code: 500, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 500, Reason: metav1.StatusReasonInternalError, Message: "etcd is gone"}), want: reflector.Internal, text: "etcd is gone"},
-		"500 of another kind":  {code: 500, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 500, Reason: metav1.StatusReasonServerTimeout, Details: seconds}), want: reflector.Unknown, after: 3 * time.Second},
-		"410":                  {code: 410, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired}), want: reflector.Expired},
-		"410 gone":             {code: 410, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 410, Reason: metav1.StatusReasonGone}), want: reflector.Expired},
-		"410 of a proxy":       {code: 410, want: reflector.Expired},
-		"504 too large":        {code: 504, header: after("1"), body: jsonStatus(t, metav1.Status{Code: 504, Reason: metav1.StatusReasonTimeout, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}), want: reflector.TooLarge, after: time.Second},
-		"504 too large, old":   {code: 504, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 504, Reason: metav1.StatusReasonTimeout, Message: "Too large resource version: 5, current: 3"}), want: reflector.TooLarge},
-		"504":                  {code: 504, header: asText, body: "upstream timed out", want: reflector.Unknown, is: apierrors.IsTimeout},
-		"404 page":             {code: 404, header: asText, body: "404 page not found\n", want: reflector.NotServed, is: apierrors.IsNotFound},
-		"404 status":           {code: 404, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{}}), want: reflector.NotServed},
-		"404 of a name":        {code: 404, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound, Details: &metav1.StatusDetails{Kind: "clusters", Name: "c1"}}), want: reflector.Unknown, is: apierrors.IsNotFound},
-		"404 of a web server":  {code: 404, header: asText, body: "<h1>Not Found</h1>", want: reflector.Unknown, is: apierrors.IsNotFound},
-		"422":                  {code: 422, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid}), want: reflector.Unknown, watch: reflector.NotSupported},
-		"400":                  {code: 400, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 400, Reason: metav1.StatusReasonBadRequest}), want: reflector.Unknown, watch: reflector.NotSupported},
-		"401":                  {code: 401, header: asJSON, body: jsonStatus(t, metav1.Status{Code: 401, Reason: metav1.StatusReasonUnauthorized}), want: reflector.Unknown, is: apierrors.IsUnauthorized},
-		"success that is not":  {code: 409, header: asJSON, body: `{"kind":"Status","apiVersion":"v1","status":"Success"}`, want: reflector.Unknown, is: apierrors.IsConflict},
-		"without a code":       {code: 429, header: asJSON, body: `{"kind":"Status","apiVersion":"v1","status":"Failure"}`, want: reflector.Busy},
+		"429": {
+			code:   429,
+			header: after("7"),
+			body:   jsonStatus(t, busy),
+			want:   reflector.Busy,
+			after:  7 * time.Second,
+			is:     apierrors.IsTooManyRequests,
+			text:   "too many",
+		},
+		"429 protobuf": {
+			code:   429,
+			header: http.Header{"Content-Type": {"application/vnd.kubernetes.protobuf"}},
+			body: protobufStatus(t, metav1.Status{
+				Code: 429, Reason: metav1.StatusReasonTooManyRequests, Message: "too many", Details: seconds,
+			}),
+			want:  reflector.Busy,
+			after: 3 * time.Second,
+			is:    apierrors.IsTooManyRequests,
+			text:  "too many",
+		},
+		"429 of a proxy": {
+			code: 429, header: asText, body: "slow down", want: reflector.Busy, is: apierrors.IsTooManyRequests,
+		},
+		"429 with a date": {
+			code:   429,
+			header: after(time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)),
+			body:   jsonStatus(t, busy),
+			want:   reflector.Busy,
+			after:  time.Hour,
+		},
+		"429 with a past date": {
+			code: 429, header: after("Mon, 02 Jan 2006 15:04:05 GMT"), body: jsonStatus(t, busy), want: reflector.Busy,
+		},
+		"503": {
+			code: 503, header: asText, body: "no backend", want: reflector.Unknown, is: apierrors.IsServiceUnavailable,
+		},
+		"503 with a time": {code: 503, header: after("1"), want: reflector.Busy, after: time.Second},
+		"503 with details": {
+			code:   503,
+			header: asJSON,
+			body: jsonStatus(t, metav1.Status{
+				Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Details: seconds,
+			}),
+			want:  reflector.Busy,
+			after: 3 * time.Second,
+		},
+		"502 of a proxy": {
+			code:   502,
+			header: http.Header{"Content-Type": {"text/html"}},
+			body:   "<html>Bad Gateway",
+			want:   reflector.Unknown,
+			text:   "<html>Bad Gateway",
+		},
+		"500": {
+			code:   500,
+			header: asJSON,
+			body: jsonStatus(t, metav1.Status{
+				Code: 500, Reason: metav1.StatusReasonInternalError, Message: "etcd is gone",
+			}),
+			want: reflector.Internal,
+			text: "etcd is gone",
+		},
+		"500 of another kind": {
+			code:   500,
+			header: asJSON,
+			body:   jsonStatus(t, metav1.Status{Code: 500, Reason: metav1.StatusReasonServerTimeout, Details: seconds}),
+			want:   reflector.Unknown,
+			after:  3 * time.Second,
+		},
+		"410": {
+			code:   410,
+			header: asJSON,
+			body:   jsonStatus(t, metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired}),
+			want:   reflector.Expired,
+		},
+		"410 gone": {
+			code:   410,
+			header: asJSON,
+			body:   jsonStatus(t, metav1.Status{Code: 410, Reason: metav1.StatusReasonGone}),
+			want:   reflector.Expired,
+		},
+		"410 of a proxy": {code: 410, want: reflector.Expired},
+		"504 too large": {
+			code:   504,
+			header: after("1"),
+			body: jsonStatus(t, metav1.Status{
+				Code:   504,
+				Reason: metav1.StatusReasonTimeout,
+				Details: &metav1.StatusDetails{
+					Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}},
+				},
+			}),
+			want:  reflector.TooLarge,
+			after: time.Second,
+		},
+		"504 too large, old": {
+			code:   504,
+			header: asJSON,
+			body: jsonStatus(t, metav1.Status{
+				Code: 504, Reason: metav1.StatusReasonTimeout, Message: "Too large resource version: 5, current: 3",
+			}),
+			want: reflector.TooLarge,
+		},
+		"504": {
+			code: 504, header: asText, body: "upstream timed out", want: reflector.Unknown, is: apierrors.IsTimeout,
+		},
+		"404 page": {
+			code:   404,
+			header: asText,
+			body:   "404 page not found\n",
+			want:   reflector.NotServed,
+			is:     apierrors.IsNotFound,
+		},
+		"404 status": {
+			code:   404,
+			header: asJSON,
+			body: jsonStatus(t, metav1.Status{
+				Code:    404,
+				Reason:  metav1.StatusReasonNotFound,
+				Message: "the server could not find the requested resource",
+				Details: &metav1.StatusDetails{},
+			}),
+			want: reflector.NotServed,
+		},
+		"404 of a name": {
+			code:   404,
+			header: asJSON,
+			body: jsonStatus(t, metav1.Status{
+				Code:    404,
+				Reason:  metav1.StatusReasonNotFound,
+				Details: &metav1.StatusDetails{Kind: "clusters", Name: "c1"},
+			}),
+			want: reflector.Unknown,
+			is:   apierrors.IsNotFound,
+		},
+		"404 of a web server": {
+			code: 404, header: asText, body: "<h1>Not Found</h1>", want: reflector.Unknown, is: apierrors.IsNotFound,
+		},
+		"422": {
+			code:   422,
+			header: asJSON,
+			body:   jsonStatus(t, metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid}),
+			want:   reflector.Unknown,
+			watch:  reflector.NotSupported,
+		},
+		"400": {
+			code:   400,
+			header: asJSON,
+			body:   jsonStatus(t, metav1.Status{Code: 400, Reason: metav1.StatusReasonBadRequest}),
+			want:   reflector.Unknown,
+			watch:  reflector.NotSupported,
+		},
+		"401": {
+			code:   401,
+			header: asJSON,
+			body:   jsonStatus(t, metav1.Status{Code: 401, Reason: metav1.StatusReasonUnauthorized}),
+			want:   reflector.Unknown,
+			is:     apierrors.IsUnauthorized,
+		},
+		"success that is not": {
+			code:   409,
+			header: asJSON,
+			body:   `{"kind":"Status","apiVersion":"v1","status":"Success"}`,
+			want:   reflector.Unknown,
+			is:     apierrors.IsConflict,
+		},
+		"without a code": {
+			code:   429,
+			header: asJSON,
+			body:   `{"kind":"Status","apiVersion":"v1","status":"Failure"}`,
+			want:   reflector.Busy,
+		},
 		"a redirect to naught": {code: 304, want: reflector.Unknown},
 		"much text":            {code: 502, header: asText, body: strings.Repeat("é", 1<<20), want: reflector.Unknown},
 	} {
@@ -139,7 +285,8 @@ func TestErrors_haveReasons(t *testing.T) {
 				if test.is != nil && !test.is(err) {
 					t.Errorf("%s: %v is not what apierrors knows as %s", verb, err, name)
 				}
-				if !strings.HasPrefix(err.Error(), verb+" pods in test: ") || !strings.Contains(err.Error(), test.text) || len(err.Error()) > 2000 {
+				if !strings.HasPrefix(err.Error(), verb+" pods in test: ") ||
+					!strings.Contains(err.Error(), test.text) || len(err.Error()) > 2000 {
 					t.Errorf("%s: the error says %q", verb, err)
 				}
 			}
@@ -191,10 +338,13 @@ func TestUndecodable(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json;stream=watch;charset=utf-8")
 		if r.URL.Query().Has("watch") {
 			_, _ = w.Write([]byte(event + badPod[1:] + "}\n" + event + goodPod[1:] + "}\n"))
-			_, _ = w.Write([]byte(`{"type":"ERROR","object":` + jsonStatus(t, metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old"}) + `}`))
+			_, _ = w.Write([]byte(`{"type":"ERROR","object":` + jsonStatus(t, metav1.Status{
+				Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old",
+			}) + `}`))
 			return
 		}
-		_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[` + badPod + "," + goodPod + "," + badPod + `]}`))
+		_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[` +
+			badPod + "," + goodPod + "," + badPod + `]}`))
 	})
 	q := kube.Query{Resource: pods}
 	s := sourceOf(t, c, q)
@@ -213,7 +363,8 @@ func TestUndecodable(t *testing.T) {
 	}
 
 	w := beginWatch(t.Context(), t, s, reflector.WatchOptions{})
-	if e, err := w.Next(); reflector.ReasonOf(err) != reflector.Undecodable || e.Type != delta.Added || e.Version != "6" || e.Object != nil {
+	if e, err := w.Next(); reflector.ReasonOf(err) != reflector.Undecodable || e.Type != delta.Added ||
+		e.Version != "6" || e.Object != nil {
 		t.Errorf("an event without a name: %+v, %v", e, err)
 	}
 	var reasons []reflector.Reason
@@ -225,7 +376,8 @@ func TestUndecodable(t *testing.T) {
 			keys = append(keys, e.Object.Key())
 		}
 	}
-	if len(reasons) != 2 || reasons[0] != reflector.Undecodable || reasons[1] != reflector.Expired || len(keys) != 1 || keys[0] != "default/good" {
+	if len(reasons) != 2 || reasons[0] != reflector.Undecodable || reasons[1] != reflector.Expired || len(keys) != 1 ||
+		keys[0] != "default/good" {
 		t.Errorf("watched %v with errors %v", keys, reasons)
 	}
 }
@@ -242,7 +394,9 @@ func TestErrorBody_isNotWaitedFor(t *testing.T) {
 	defer close(over)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := sourceOf(t, c, kube.Query{Resource: pods}).List(ctx, reflector.ListOptions{}, func(*wire.Object) error { return nil })
+	_, err := sourceOf(t, c, kube.Query{Resource: pods}).List(ctx, reflector.ListOptions{}, func(*wire.Object) error {
+		return nil
+	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -252,7 +406,9 @@ func TestErrorBody_isNotWaitedFor(t *testing.T) {
 // stored objects: only a server that names the object does not have it.
 func TestSource_getRefused(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason, name string) string {
-		return jsonStatus(t, metav1.Status{Code: code, Reason: reason, Details: &metav1.StatusDetails{Name: name, Kind: "pods"}})
+		return jsonStatus(t, metav1.Status{
+			Code: code, Reason: reason, Details: &metav1.StatusDetails{Name: name, Kind: "pods"},
+		})
 	}
 	for name, tt := range map[string]struct {
 		code   int
@@ -260,14 +416,24 @@ func TestSource_getRefused(t *testing.T) {
 		absent bool
 		reason reflector.Reason
 	}{
-		"absent":       {http.StatusNotFound, status(404, metav1.StatusReasonNotFound, "web"), true, reflector.Unknown},
-		"no resource":  {http.StatusNotFound, status(404, metav1.StatusReasonNotFound, ""), false, reflector.Unknown},
-		"no path":      {http.StatusNotFound, "404 page not found", false, reflector.Unknown},
-		"a proxy":      {http.StatusNotFound, "<html>", false, reflector.Unknown},
-		"forbidden":    {http.StatusForbidden, status(403, metav1.StatusReasonForbidden, "web"), false, reflector.NotSupported},
-		"no such verb": {http.StatusMethodNotAllowed, status(405, metav1.StatusReasonMethodNotAllowed, "web"), false, reflector.NotSupported},
-		"busy":         {http.StatusTooManyRequests, status(429, metav1.StatusReasonTooManyRequests, "web"), false, reflector.Busy},
-		"internal":     {http.StatusInternalServerError, status(500, metav1.StatusReasonInternalError, "web"), false, reflector.Internal},
+		"absent":      {http.StatusNotFound, status(404, metav1.StatusReasonNotFound, "web"), true, reflector.Unknown},
+		"no resource": {http.StatusNotFound, status(404, metav1.StatusReasonNotFound, ""), false, reflector.Unknown},
+		"no path":     {http.StatusNotFound, "404 page not found", false, reflector.Unknown},
+		"a proxy":     {http.StatusNotFound, "<html>", false, reflector.Unknown},
+		"forbidden": {
+			http.StatusForbidden, status(403, metav1.StatusReasonForbidden, "web"), false, reflector.NotSupported,
+		},
+		"no such verb": {
+			http.StatusMethodNotAllowed, status(405, metav1.StatusReasonMethodNotAllowed, "web"), false,
+			reflector.NotSupported,
+		},
+		"busy": {
+			http.StatusTooManyRequests, status(429, metav1.StatusReasonTooManyRequests, "web"), false, reflector.Busy,
+		},
+		"internal": {
+			http.StatusInternalServerError, status(500, metav1.StatusReasonInternalError, "web"), false,
+			reflector.Internal,
+		},
 	} {
 		c := answering(t, tt.code, http.Header{"Content-Type": {"application/json"}}, tt.body)
 		uid, version, err := sourceOf(t, c, kube.Query{Resource: pods}).Get(t.Context(), "shop/web")

@@ -47,7 +47,9 @@ func (t *Traffic) Stats() TrafficStats {
 		return TrafficStats{}
 	}
 	of := func(v verb) Transfer { return Transfer{t.requests[v].Load(), t.bytes[v].Load()} }
-	return TrafficStats{Get: of(verbGet), List: of(verbList), Watch: of(verbWatch), Write: of(verbWrite), Failed: t.failed.Load()}
+	return TrafficStats{
+		Get: of(verbGet), List: of(verbList), Watch: of(verbWatch), Write: of(verbWrite), Failed: t.failed.Load(),
+	}
 }
 
 // begin counts a request.

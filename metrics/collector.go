@@ -20,26 +20,48 @@ import (
 var (
 	objects = Define(Gauge, "watershed_objects", "Objects that are kept.", "cluster", "resource")
 	packed  = Define(Gauge, "watershed_objects_packed", "Objects that are kept packed.", "cluster", "resource")
-	memory  = Define(Gauge, "watershed_memory_bytes", "Memory of an informer, by part: objects, keys, indexes, log, dictionaries or decoded.", "cluster", "resource", "part")
+	memory  = Define(Gauge, "watershed_memory_bytes",
+		"Memory of an informer, by part: objects, keys, indexes, log, dictionaries or decoded.", "cluster", "resource",
+		"part")
 
-	informerStaleness = Define(Gauge, "watershed_informer_staleness_seconds", "Time since the copy of an informer ceased to be current, 0 while it is current.", "cluster", "resource")
-	informerQueued    = Define(Gauge, "watershed_informer_queued_changes", "Changes that an informer has received and not stored yet.", "cluster", "resource")
-	informerRelists   = Define(Counter, "watershed_informer_relists_total", "Complete states that an informer has read, by cause. Causes that have not occurred have no series.", "cluster", "resource", "cause")
-	informerEvents    = Define(Counter, "watershed_informer_events_total", "Watch events that an informer has received, by type: added, updated or deleted.", "cluster", "resource", "type")
-	informerFailures  = Define(Counter, "watershed_informer_failures_total", "Failed requests of an informer, by reason. Reasons that have not occurred have no series.", "cluster", "resource", "reason")
-	informerDropped   = Define(Counter, "watershed_informer_dropped_objects_total", "Objects that an informer could not read, that had no key or that the transform refused.", "cluster", "resource")
-	informerBad       = Define(Counter, "watershed_informer_undecodable_states_total", "States that could not be decoded when a reader needed them.", "cluster", "resource")
-	informerDelay     = Define(Histogram, "watershed_informer_event_delay_seconds", "Time from the arrival of the first event of a batch until the batch is stored.", "cluster", "resource")
+	informerStaleness = Define(Gauge, "watershed_informer_staleness_seconds",
+		"Time since the copy of an informer ceased to be current, 0 while it is current.", "cluster", "resource")
+	informerQueued = Define(Gauge, "watershed_informer_queued_changes",
+		"Changes that an informer has received and not stored yet.", "cluster", "resource")
+	informerRelists = Define(Counter, "watershed_informer_relists_total",
+		"Complete states that an informer has read, by cause. Causes that have not occurred have no series.", "cluster",
+		"resource", "cause")
+	informerEvents = Define(Counter, "watershed_informer_events_total",
+		"Watch events that an informer has received, by type: added, updated or deleted.", "cluster", "resource",
+		"type")
+	informerFailures = Define(Counter, "watershed_informer_failures_total",
+		"Failed requests of an informer, by reason. Reasons that have not occurred have no series.", "cluster",
+		"resource", "reason")
+	informerDropped = Define(Counter, "watershed_informer_dropped_objects_total",
+		"Objects that an informer could not read, that had no key or that the transform refused.", "cluster",
+		"resource")
+	informerBad = Define(Counter, "watershed_informer_undecodable_states_total",
+		"States that could not be decoded when a reader needed them.", "cluster", "resource")
+	informerDelay = Define(Histogram, "watershed_informer_event_delay_seconds",
+		"Time from the arrival of the first event of a batch until the batch is stored.", "cluster", "resource")
 
-	handlerLag     = Define(Gauge, "watershed_handler_lag_changes", "Changes that a handler has not received yet.", "cluster", "resource", "handler")
-	handlerBusy    = Define(Gauge, "watershed_handler_busy_seconds", "Time since a handler received the changes that it is processing, 0 while it waits.", "cluster", "resource", "handler")
-	handlerCalls   = Define(Counter, "watershed_handler_calls_total", "Calls of a handler that returned.", "cluster", "resource", "handler")
-	handlerPanics  = Define(Counter, "watershed_handler_panics_total", "Calls of a handler that panicked.", "cluster", "resource", "handler")
-	handlerExpired = Define(Counter, "watershed_handler_expirations_total", "Times that a handler was so slow that it received differences instead of every change.", "cluster", "resource", "handler")
+	handlerLag = Define(Gauge, "watershed_handler_lag_changes", "Changes that a handler has not received yet.",
+		"cluster", "resource", "handler")
+	handlerBusy = Define(Gauge, "watershed_handler_busy_seconds",
+		"Time since a handler received the changes that it is processing, 0 while it waits.", "cluster", "resource",
+		"handler")
+	handlerCalls = Define(Counter, "watershed_handler_calls_total", "Calls of a handler that returned.", "cluster",
+		"resource", "handler")
+	handlerPanics = Define(Counter, "watershed_handler_panics_total", "Calls of a handler that panicked.", "cluster",
+		"resource", "handler")
+	handlerExpired = Define(Counter, "watershed_handler_expirations_total",
+		"Times that a handler was so slow that it received differences instead of every change.", "cluster", "resource",
+		"handler")
 )
 
 var informerMetrics = []*Definition{
-	objects, packed, memory, informerStaleness, informerQueued, informerRelists, informerEvents, informerFailures, informerDropped, informerBad, informerDelay,
+	objects, packed, memory, informerStaleness, informerQueued, informerRelists, informerEvents, informerFailures,
+	informerDropped, informerBad, informerDelay,
 	handlerLag, handlerBusy, handlerCalls, handlerPanics, handlerExpired,
 }
 
@@ -156,7 +178,8 @@ func add(sum, i *watershed.InformerStats) {
 	sum.LogBytes += i.LogBytes
 	sum.DictionaryBytes += i.DictionaryBytes
 	sum.DecodedBytes += i.DecodedBytes
-	if since := i.Status.Reflector.StaleSince; sum.Status.Reflector.StaleSince.IsZero() || !since.IsZero() && since.Before(sum.Status.Reflector.StaleSince) {
+	if since := i.Status.Reflector.StaleSince; sum.Status.Reflector.StaleSince.IsZero() ||
+		!since.IsZero() && since.Before(sum.Status.Reflector.StaleSince) {
 		sum.Status.Reflector.StaleSince = since
 	}
 	sum.Status.Queued += i.Status.Queued

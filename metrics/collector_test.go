@@ -24,7 +24,9 @@ import (
 // source has a few pods and never changes.
 type source struct{ pods []*wire.Object }
 
-func (s source) List(_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s source) List(
+	_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	for _, o := range s.pods {
 		if err := each(o); err != nil {
 			return reflector.Page{}, err
@@ -52,7 +54,9 @@ func TestCollector(t *testing.T) {
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
 	var src source
 	for _, name := range []string{"a", "b", "c"} {
-		o, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "x", ResourceVersion: "5"}}, wire.Protobuf, kind)
+		o, err := wire.Encode(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "x", ResourceVersion: "5"},
+		}, wire.Protobuf, kind)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +90,8 @@ watershed_objects{cluster="",resource=""} 6
 		t.Error(err)
 	}
 	expect.Soon(t, "handled", func() bool {
-		return gathered(t, registry, "watershed_handler_calls_total", "handler", "h") == 4 && gathered(t, registry, "watershed_handler_panics_total", "handler", "h") == 2
+		return gathered(t, registry, "watershed_handler_calls_total", "handler", "h") == 4 &&
+			gathered(t, registry, "watershed_handler_panics_total", "handler", "h") == 2
 	})
 	expect.Equal(t, gathered(t, registry, "watershed_informer_relists_total", "cause", "begun"), 2)
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 17+5 {

@@ -35,7 +35,9 @@ type Definition struct {
 
 // Define returns a definition.
 func Define(kind Kind, name, help string, labels ...string) *Definition {
-	return &Definition{Name: name, Kind: kind, Help: help, Labels: labels, desc: prometheus.NewDesc(name, help, labels, nil)}
+	return &Definition{
+		Name: name, Kind: kind, Help: help, Labels: labels, desc: prometheus.NewDesc(name, help, labels, nil),
+	}
 }
 
 // Desc returns the description for a collector.

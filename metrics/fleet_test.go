@@ -56,7 +56,8 @@ func TestFleetCollector(t *testing.T) {
 	registry.MustRegister(metrics.NewFleetCollector(f))
 	first := s.Cluster(0).Name()
 	var want strings.Builder
-	fmt.Fprint(&want, "# HELP watershed_cluster_state 1 for the current state of a cluster: connecting, syncing, live or stale.\n# TYPE watershed_cluster_state gauge\n")
+	fmt.Fprint(&want, "# HELP watershed_cluster_state 1 for the current state of a cluster: connecting, syncing, "+
+		"live or stale.\n# TYPE watershed_cluster_state gauge\n")
 	fmt.Fprint(&want, "watershed_cluster_state{cluster=\"closed\",state=\"connecting\"} 1\n")
 	for i := range clusters {
 		fmt.Fprintf(&want, "watershed_cluster_state{cluster=%q,state=\"live\"} 1\n", s.Cluster(i).Name())
@@ -70,10 +71,13 @@ func TestFleetCollector(t *testing.T) {
 	expect.Equal(t, value("watershed_staleness_seconds", "cluster", "closed", "cause", "Unreachable") > 0, true)
 	expect.Equal(t, value("watershed_upstream_requests_total", "cluster", first, "verb", "WATCH") >= types+2, true)
 	expect.Equal(t, value("watershed_cluster_memory_bytes", "cluster", first, "part", "objects") > 40*300, true)
-	expect.Equal(t, value("watershed_resource_memory_bytes", "resource", "pods", "part", "objects") > clusters*40*300, true)
+	expect.Equal(t, value("watershed_resource_memory_bytes", "resource", "pods", "part", "objects") > clusters*40*300,
+		true)
 	// A touch is an event.
 	s.Cluster(0).Touch(7)
-	expect.Soon(t, "counted", func() bool { return value("watershed_events_total", "cluster", first, "type", "updated") == 1 })
+	expect.Soon(t, "counted", func() bool {
+		return value("watershed_events_total", "cluster", first, "type", "updated") == 1
+	})
 	expect.Equal(t, value("watershed_event_delay_seconds", "cluster", first), 1)
 
 	for _, name := range []string{"watershed_objects", "watershed_resource_staleness_seconds"} {

@@ -57,7 +57,9 @@ func simulate(t *testing.T, clusters, pods int) (map[string]*rest.Config, []loca
 			p := c.Pod(n)
 			body, err := json.Marshal(p)
 			expect.NoError(t, err)
-			all = append(all, located{fleet.Key{Cluster: c.Name(), Object: p.Namespace + "/" + p.Name}, p, string(body)})
+			all = append(all, located{
+				fleet.Key{Cluster: c.Name(), Object: p.Namespace + "/" + p.Name}, p, string(body),
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b located) int { return a.key.Compare(b.key) })
@@ -109,7 +111,8 @@ func (c condition) has(l located) bool {
 		return !c.values.Has(parameter) || c.values.Get(parameter) == value
 	}
 	indexed := map[string]string{"": "", "app": l.pod.Labels[nameLabel], "node": l.pod.Spec.NodeName}
-	return is("cluster", l.key.Cluster) && is("namespace", l.pod.Namespace) && is("value", indexed[c.values.Get("index")]) &&
+	return is("cluster", l.key.Cluster) && is("namespace", l.pod.Namespace) &&
+		is("value", indexed[c.values.Get("index")]) &&
 		c.selector.Matches(labels.Set(l.pod.Labels))
 }
 
@@ -124,7 +127,9 @@ func TestHandler_sameAsFiltering(t *testing.T) {
 		text    func(fleet.Key) string
 	}{
 		"factory": {
-			ofFactory(t, configs[first], indexed, nil), slices.DeleteFunc(slices.Clone(all), func(l located) bool { return l.key.Cluster != first }),
+			ofFactory(t, configs[first], indexed, nil), slices.DeleteFunc(slices.Clone(all), func(l located) bool {
+				return l.key.Cluster != first
+			}),
 			func(k fleet.Key) string { return k.Object },
 		},
 		"fleet": {ofFleet(t, configs, indexed, nil), all, fleet.Key.String},
@@ -206,7 +211,8 @@ func TestHandler_latePagesCostNoMore(t *testing.T) {
 				fastest := time.Hour
 				for range 50 {
 					began := time.Now()
-					w := send(subject.handler, http.MethodGet, "/pods?index=all&value=x&keys=true&limit=1&continue="+url.QueryEscape(after))
+					w := send(subject.handler, http.MethodGet,
+						"/pods?index=all&value=x&keys=true&limit=1&continue="+url.QueryEscape(after))
 					fastest = min(fastest, time.Since(began))
 					expect.Equal(t, w.Code, http.StatusOK)
 				}

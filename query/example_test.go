@@ -109,7 +109,8 @@ func ExampleNewFleet() {
 	defer eu.Close()
 	us := miniature.New(pod("shop", "cart", "web"))
 	defer us.Close()
-	clusters, _ := directory.NewStatic(fleet.Entry{Name: "eu", Config: eu.Config()}, fleet.Entry{Name: "us", Config: us.Config()})
+	clusters, _ := directory.NewStatic(fleet.Entry{Name: "eu", Config: eu.Config()},
+		fleet.Entry{Name: "us", Config: us.Config()})
 	f, _ := fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, Logger: slog.New(slog.DiscardHandler)})
 	h, _ := query.NewFleet(f, query.Resources{
 		corev1.SchemeGroupVersion.WithResource("pods"): {"app": byApp},

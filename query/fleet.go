@@ -50,7 +50,8 @@ func (r *fleetResource) state(cluster string) (state, error) {
 		m, ok := r.fleet.Member(cluster)
 		switch {
 		case !ok && !r.fleet.Known():
-			return nil, refuse(http.StatusServiceUnavailable, "the clusters are not all known yet, and cluster %q is not one of those that are", cluster)
+			return nil, refuse(http.StatusServiceUnavailable,
+				"the clusters are not all known yet, and cluster %q is not one of those that are", cluster)
 		case !ok:
 			return nil, refuse(http.StatusNotFound, "cluster %q not found", cluster)
 		}
@@ -71,7 +72,8 @@ func (r *fleetResource) state(cluster string) (state, error) {
 	case len(read) > 0:
 		return s, nil
 	case len(s.unread) > 0:
-		return nil, refuse(http.StatusServiceUnavailable, "the objects have not been read completely yet from %s", strings.Join(s.unread, ", "))
+		return nil, refuse(http.StatusServiceUnavailable, "the objects have not been read completely yet from %s",
+			strings.Join(s.unread, ", "))
 	default:
 		return nil, refuse(http.StatusNotFound, "no cluster has %s", r.resource)
 	}
@@ -81,7 +83,9 @@ func (r *fleetResource) state(cluster string) (state, error) {
 // read, as far as that is known.
 func (r *fleetResource) expectedIn(m *fleet.Member) bool {
 	return !m.Discovered() ||
-		slices.ContainsFunc(m.Resources(), func(s fleet.ResourceStatus) bool { return s.Resource.GroupResource() == r.resource }) ||
+		slices.ContainsFunc(m.Resources(), func(s fleet.ResourceStatus) bool {
+			return s.Resource.GroupResource() == r.resource
+		}) ||
 		slices.ContainsFunc(m.Stale(), func(v schema.GroupVersion) bool { return v.Group == r.resource.Group })
 }
 

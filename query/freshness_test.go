@@ -105,7 +105,10 @@ func TestFleet_age(t *testing.T) {
 func TestFleet_warnsOfMissingClusters(t *testing.T) {
 	server := miniature.New(pod("shop", "cart", "web"))
 	defer server.Close()
-	f := newFleet(t, []string{"pods"}, map[string]*rest.Config{"eu": server.Config(), "us": {Host: "http://127.0.0.1:1"}})
+	f := newFleet(t, []string{"pods"}, map[string]*rest.Config{
+		"eu": server.Config(),
+		"us": {Host: "http://127.0.0.1:1"},
+	})
 	h, err := query.NewFleet(f, pods, nil)
 	expect.NoError(t, err)
 	defer h.Close()

@@ -30,7 +30,8 @@ func pod(namespace, name, app string) *corev1.Pod {
 // shop starts a server with a few pods.
 func shop(t *testing.T) *miniature.Server {
 	t.Helper()
-	s := miniature.New(pod("default", "db", "mysql"), pod("shop", "cart", "web"), pod("shop", "db", "mysql"), pod("shop", "search", "web"))
+	s := miniature.New(pod("default", "db", "mysql"), pod("shop", "cart", "web"), pod("shop", "db", "mysql"),
+		pod("shop", "search", "web"))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -91,7 +92,8 @@ func TestFactory_lists(t *testing.T) {
 		"/pods?limit=0&labelSelector=app%3Dmysql&namespace=shop": "shop/db",
 	} {
 		r := get(t, h, url)
-		if got := strings.Join(r.Keys, " "); got != want || len(r.Items) != len(r.Keys) || r.Continue != "" || r.Missing != nil {
+		if got := strings.Join(r.Keys, " "); got != want || len(r.Items) != len(r.Keys) || r.Continue != "" ||
+			r.Missing != nil {
 			t.Errorf("GET %s: %+v, want %s", url, r, want)
 		}
 		r = get(t, h, url+map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")]+"keys=true")
@@ -114,7 +116,8 @@ func TestFactory_object(t *testing.T) {
 }
 
 func TestFactory_errors(t *testing.T) {
-	wantErrors(t, ofFactory(t, shop(t).Config(), pods, &query.Options{Limit: 1000}), map[string]int{"/pods?cluster=eu": http.StatusBadRequest})
+	wantErrors(t, ofFactory(t, shop(t).Config(), pods, &query.Options{Limit: 1000}),
+		map[string]int{"/pods?cluster=eu": http.StatusBadRequest})
 }
 
 func TestFleet_errors(t *testing.T) {
@@ -148,7 +151,8 @@ func wantError(t *testing.T, h http.Handler, method, url string, code int) *http
 	t.Helper()
 	w := send(h, method, url)
 	var body struct{ Error string }
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != code || body.Error == "" || w.Header().Get("Content-Type") != "application/json" {
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != code || body.Error == "" ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%s %s: %d %s (%v), want %d", method, url, w.Code, w.Body, err, code)
 	}
 	return w
@@ -180,14 +184,19 @@ func TestFleet_lists(t *testing.T) {
 		}
 	}
 	w := send(h, http.MethodGet, "/pods/shop/db?cluster=eu-1")
-	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"kind":"Pod"`) || !strings.Contains(w.Body.String(), `"resourceVersion":"2"`) {
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"kind":"Pod"`) ||
+		!strings.Contains(w.Body.String(), `"resourceVersion":"2"`) {
 		t.Errorf("one object: %d %s", w.Code, w.Body)
 	}
 }
 
 func TestHandler_pages(t *testing.T) {
 	server := shop(t)
-	for name, opts := range map[string]*query.Options{"limit": {Limit: 2}, "bytes": {Bytes: 300}, "one object": {Bytes: 1}} {
+	for name, opts := range map[string]*query.Options{
+		"limit":      {Limit: 2},
+		"bytes":      {Bytes: 300},
+		"one object": {Bytes: 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := ofFactory(t, server.Config(), pods, opts)
 			var keys []string
@@ -221,7 +230,10 @@ func TestFactory_notSynced(t *testing.T) {
 }
 
 func TestFleet_notSynced(t *testing.T) {
-	f := newFleet(t, []string{"pods"}, map[string]*rest.Config{"eu": shop(t).Config(), "us": {Host: "http://127.0.0.1:1"}})
+	f := newFleet(t, []string{"pods"}, map[string]*rest.Config{
+		"eu": shop(t).Config(),
+		"us": {Host: "http://127.0.0.1:1"},
+	})
 	h, err := query.NewFleet(f, query.Resources{podResource: nil, deploymentResource: nil}, nil)
 	expect.NoError(t, err)
 	defer h.Close()

@@ -68,7 +68,11 @@ func TestHandler_realCluster(t *testing.T) {
 	kubectl(manifest, "apply", "-f", "-")
 	expect.NoError(t, c.LoadPods(t.Context(), kubetest.Workload{Seed: 1, Namespaces: 3}, 60))
 
-	r := query.Resources{podResource: {"app": byLabel(nameLabel), "node": nodeOf}, deploymentResource: nil, ferries: {"app": byLabel("app")}}
+	r := query.Resources{
+		podResource:        {"app": byLabel(nameLabel), "node": nodeOf},
+		deploymentResource: nil,
+		ferries:            {"app": byLabel("app")},
+	}
 	for name, subject := range map[string]struct {
 		handler        http.Handler
 		prefix, suffix string // of keys, and of requests for one object
@@ -93,7 +97,9 @@ func TestHandler_realCluster(t *testing.T) {
 			same("ferries.example.com", "default/hamburg", "/apis/example.com/v1/namespaces/default/ferries/hamburg")
 
 			selected := get(t, subject.handler, "/pods?namespace=team-001&labelSelector="+componentLabel+"%3Dworker")
-			names := strings.Fields(kubectl("", "get", "pods", "-n", "team-001", "-l", componentLabel+"=worker", "-o", "name"))
+			names := strings.Fields(
+				kubectl("", "get", "pods", "-n", "team-001", "-l", componentLabel+"=worker", "-o", "name"),
+			)
 			var want []string
 			for _, pod := range names {
 				want = append(want, subject.prefix+"team-001/"+strings.TrimPrefix(pod, "pod/"))
@@ -105,7 +111,8 @@ func TestHandler_realCluster(t *testing.T) {
 			}
 			for i, key := range want {
 				name := key[strings.LastIndexByte(key, '/')+1:]
-				expect.Equal(t, string(selected.Items[i]), strings.TrimSpace(kubectl("", "get", "--raw", "/api/v1/namespaces/team-001/pods/"+name)))
+				expect.Equal(t, string(selected.Items[i]),
+					strings.TrimSpace(kubectl("", "get", "--raw", "/api/v1/namespaces/team-001/pods/"+name)))
 			}
 
 			// The index follows the cluster.
@@ -119,7 +126,8 @@ func TestHandler_realCluster(t *testing.T) {
 					return nil
 				})
 			}
-			expect.Equal(t, get(t, subject.handler, "/ferries.example.com?index=app&value=moved-by-"+name).Keys, []string{})
+			expect.Equal(t, get(t, subject.handler, "/ferries.example.com?index=app&value=moved-by-"+name).Keys,
+				[]string{})
 		})
 	}
 }

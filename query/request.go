@@ -36,8 +36,12 @@ var parameters = map[string]func(q *request, value string) error{
 		q.selector, err = labels.Parse(value)
 		return err
 	},
-	"index":    func(q *request, value string) error { q.index = value; return nil },
-	"value":    func(q *request, value string) error { q.value, q.indexed = value, true; return nil },
+	"index": func(q *request, value string) error { q.index = value; return nil },
+	"value": func(q *request, value string) error {
+		q.value = value
+		q.indexed = true
+		return nil
+	},
 	"continue": func(q *request, value string) error { q.after = value; return nil },
 	"keys": func(q *request, value string) (err error) {
 		q.keysOnly, err = strconv.ParseBool(value)

@@ -89,18 +89,24 @@ func TestHandler_objectThatCannotBeWritten(t *testing.T) {
 				expect.Equal(t, r.Keys, keys)
 				expect.Equal(t, r.Continue, after)
 			}
-			for _, list := range []string{"/pods?", "/pods?index=app&value=web&", "/pods?labelSelector=app&namespace=shop&limit=1&"} {
+			for _, list := range []string{
+				"/pods?", "/pods?index=app&value=web&", "/pods?labelSelector=app&namespace=shop&limit=1&",
+			} {
 				wantPage(list, key("a"), "a")
-				w := wantError(t, subject.handler, http.MethodGet, list+"continue="+url.QueryEscape(key("a")), http.StatusInternalServerError)
+				w := wantError(t, subject.handler, http.MethodGet, list+"continue="+url.QueryEscape(key("a")),
+					http.StatusInternalServerError)
 				var failed struct{ Error, Continue string }
 				expect.NoError(t, json.Unmarshal(w.Body.Bytes(), &failed))
-				expect.Equal(t, failed.Error, `pods "`+key("bad")+`" cannot be written as JSON, the log of the program has the cause`)
+				expect.Equal(t, failed.Error,
+					`pods "`+key("bad")+`" cannot be written as JSON, the log of the program has the cause`)
 				expect.Equal(t, failed.Continue, key("bad"))
 				wantPage(list+"continue="+url.QueryEscape(failed.Continue), "", "c")
 			}
 			wantPage("/pods?keys=true", "", "a", "bad", "c")
-			w := wantError(t, subject.handler, http.MethodGet, "/pods/shop/bad"+subject.suffix, http.StatusInternalServerError)
-			if body := w.Body.String(); !strings.Contains(body, key("bad")) || strings.Contains(body, secret) || strings.Contains(body, "continue") {
+			w := wantError(t, subject.handler, http.MethodGet, "/pods/shop/bad"+subject.suffix,
+				http.StatusInternalServerError)
+			if body := w.Body.String(); !strings.Contains(body, key("bad")) || strings.Contains(body, secret) ||
+				strings.Contains(body, "continue") {
 				t.Errorf("the error is %s", body)
 			}
 			if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), key("bad")) {

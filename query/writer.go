@@ -25,9 +25,11 @@ func (w *writer) append(b []byte, resource, key string, o *wire.Object) ([]byte,
 		return b, nil
 	}
 	if w.logged.First(o) {
-		w.logger.Error("object cannot be written as JSON", "resource", resource, "key", key, "object", o.String(), "err", err)
+		w.logger.Error("object cannot be written as JSON", "resource", resource, "key", key, "object", o.String(),
+			"err", err)
 	}
-	return b, refuse(http.StatusInternalServerError, "%s %q cannot be written as JSON, the log of the program has the cause", resource, key)
+	return b, refuse(http.StatusInternalServerError,
+		"%s %q cannot be written as JSON, the log of the program has the cause", resource, key)
 }
 
 // appendItem appends an object to the items of a list.

@@ -30,7 +30,9 @@ func waits(t *testing.T, opts *reflector.Options, n int, err error) []time.Durat
 }
 
 func TestBackoff_doublesUpToItsMost(t *testing.T) {
-	for name, err := range map[string]error{"refused": refused, "busy": busy(0), "internal": internal, "unknown": errReset} {
+	for name, err := range map[string]error{
+		"refused": refused, "busy": busy(0), "internal": internal, "unknown": errReset,
+	} {
 		bubble(name, t, func(t *testing.T) {
 			got := waits(t, nil, 12, err)
 			within(t, got[0], 0, 800*time.Millisecond)

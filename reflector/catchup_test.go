@@ -76,7 +76,9 @@ func TestContinue(t *testing.T) {
 		"the server has gone back": {
 			func(s *server) { s.restore(2) },
 			[]string{"get c", "get b", "current version", `list "", limit 1`, "stream"},
-			[]string{"Replaced a@1 (missed)", "Replaced b@2 (missed)", "Deleted c@3 (missed)", "Bookmark 2 (missed)"}, 0,
+			[]string{
+				"Replaced a@1 (missed)", "Replaced b@2 (missed)", "Deleted c@3 (missed)", "Bookmark 2 (missed)",
+			}, 0,
 		},
 		"no streams": {
 			func(s *server) { s.put("a", "second"); s.mode = refuses },
@@ -129,25 +131,33 @@ func TestContinue_restored(t *testing.T) {
 		asked  []string
 		found  bool
 	}{
-		"same history":   {8, func(s *server) { s.put("a", "") }, []string{"get e", "current version", "watch 8"}, false},
-		"a write lost":   {5, func(s *server) { s.skip(9) }, []string{"get e", "get c", "current version", "watch 8", "stream"}, true},
+		"same history": {
+			8, func(s *server) { s.put("a", "") }, []string{"get e", "current version", "watch 8"}, false,
+		},
+		"a write lost": {
+			5, func(s *server) { s.skip(9) }, []string{"get e", "get c", "current version", "watch 8", "stream"}, true,
+		},
 		"an update lost": {3, func(s *server) { s.put("e", "other"); s.skip(9) }, append(begin, "stream"), true},
 		"another write before the version": {
 			5, func(s *server) { s.skip(1); s.put("e", ""); s.skip(9) }, append(begin, "stream"), true,
 		},
-		"the same version of another object": {5, func(s *server) { s.put("e", "other"); s.skip(9) }, append(begin, "stream"), true},
+		"the same version of another object": {
+			5, func(s *server) { s.put("e", "other"); s.skip(9) }, append(begin, "stream"), true,
+		},
 		"the newest object was written again": {
 			4, func(s *server) { s.skip(9); s.put("e", "") }, []string{"get e", "get c", "stream"}, true,
 		},
 		"deleted": {
-			8, func(s *server) { s.del("e"); s.skip(2); s.put("a", "") }, []string{"get e", "get c", "current version", "watch 8"}, false,
+			8, func(s *server) { s.del("e"); s.skip(2); s.put("a", "") },
+			[]string{"get e", "get c", "current version", "watch 8"}, false,
 		},
 		"deleted, and others written": {
 			8, func(s *server) { s.del("e"); s.put("c", "x"); s.put("d", "x") },
 			[]string{"get e", "get c", "get d", "current version", "watch 8"}, false,
 		},
 		"deleted and created again": {
-			8, func(s *server) { s.del("e"); s.put("e", "other") }, []string{"get e", "get c", "current version", "watch 8"}, false,
+			8, func(s *server) { s.del("e"); s.put("e", "other") },
+			[]string{"get e", "get c", "current version", "watch 8"}, false,
 		},
 	} {
 		bubble(name, t, func(t *testing.T) {
@@ -159,11 +169,15 @@ func TestContinue_restored(t *testing.T) {
 			w.server.restore(tt.backup)
 			tt.change(w.server)
 			w.start()
-			w.until("current", func() bool { return w.Status().StaleSince.IsZero() && w.Status().State == reflector.Watching })
+			w.until("current", func() bool {
+				return w.Status().StaleSince.IsZero() && w.Status().State == reflector.Watching
+			})
 			w.untilCopied()
 			// The state counts as current from its first bookmark on, which must follow all changes.
 			got := w.got()
-			if first := slices.IndexFunc(got, func(d string) bool { return strings.HasPrefix(d, "Bookmark") }); first != len(got)-1 {
+			if first := slices.IndexFunc(got, func(d string) bool {
+				return strings.HasPrefix(d, "Bookmark")
+			}); first != len(got)-1 {
 				t.Errorf("the first bookmark of %q is number %d", got, first)
 			}
 			w.wantAsked(tt.asked...)
@@ -193,7 +207,8 @@ func TestContinue_getFails(t *testing.T) {
 		"busy": {
 			[]fault{{err: busy(time.Second)}, {err: refused}, {err: busy(time.Second)}},
 			[]string{
-				"get c", "current version", "get c", "current version", "get c", "current version", "get c", "current version", "watch 3",
+				"get c", "current version", "get c", "current version", "get c", "current version", "get c",
+				"current version", "watch 3",
 			},
 		},
 		"always": {

@@ -93,7 +93,9 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 
 func randomFault(rng *rand.Rand, k kind) fault {
 	after := rng.IntN(6)
-	errs := []error{errReset, internal, refused, expired, tooLarge, notServed, busy(time.Duration(rng.IntN(30)) * time.Second)}
+	errs := []error{
+		errReset, internal, refused, expired, tooLarge, notServed, busy(time.Duration(rng.IntN(30)) * time.Second),
+	}
 	err := errs[rng.IntN(len(errs))]
 	switch rng.IntN(8) {
 	case 0:
@@ -144,7 +146,8 @@ func (c *chaos) delete(name string) {
 	c.server.delUnseen(name)
 	version := fmt.Sprint(c.server.at())
 	c.server.send([]item{
-		unreadable(delta.Deleted, name, version), unreadable(delta.Deleted, "", version), unreadable(delta.Deleted, "", ""),
+		unreadable(delta.Deleted, name, version), unreadable(delta.Deleted, "", version),
+		unreadable(delta.Deleted, "", ""),
 	}[c.rng.IntN(3)])
 }
 
@@ -171,7 +174,13 @@ func (c *chaos) step() {
 		c.server.forget()
 	case roll < 80:
 		c.trouble.Add(1)
-		c.server.send([]item{end, {err: errReset}, {err: expired}, {err: busy(0)}, unreadable(delta.Updated, "", "")}[c.rng.IntN(5)])
+		c.server.send([]item{
+			end,
+			{err: errReset},
+			{err: expired},
+			{err: busy(0)},
+			unreadable(delta.Updated, "", ""),
+		}[c.rng.IntN(5)])
 	case roll < 84:
 		c.repeat(state)
 	case roll < 88:
@@ -280,7 +289,8 @@ func (c *chaos) judge() {
 	// expires half way, and a list.
 	whole := 0
 	for _, what := range c.server.got() {
-		if !strings.HasPrefix(what, "watch") && !strings.Contains(what, "from") && !strings.HasSuffix(what, "limit 1") && what != "served?" {
+		if !strings.HasPrefix(what, "watch") && !strings.Contains(what, "from") &&
+			!strings.HasSuffix(what, "limit 1") && what != "served?" {
 			whole++
 		}
 	}

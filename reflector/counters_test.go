@@ -20,9 +20,14 @@ func TestCounters_haveTheCauseOfEachList(t *testing.T) {
 		cause reflector.Cause
 		act   func(w *world)
 	}{
-		"expired":       {reflector.VersionExpired, func(w *world) { w.server.send(item{err: expired}) }},
-		"went back":     {reflector.WentBack, func(w *world) { w.server.restore(2) }},
-		"lost deletion": {reflector.LostDeletion, func(w *world) { w.server.delUnseen("b"); w.server.send(unreadable(delta.Deleted, "", "4")) }},
+		"expired":   {reflector.VersionExpired, func(w *world) { w.server.send(item{err: expired}) }},
+		"went back": {reflector.WentBack, func(w *world) { w.server.restore(2) }},
+		"lost deletion": {
+			reflector.LostDeletion, func(w *world) {
+				w.server.delUnseen("b")
+				w.server.send(unreadable(delta.Deleted, "", "4"))
+			},
+		},
 		"watch failed": {reflector.WatchFailed, func(w *world) {
 			w.server.fail(watches, fault{err: errReset}, fault{err: errReset}, fault{err: errReset})
 			w.server.send(item{err: errReset})
@@ -50,7 +55,8 @@ func TestCounters_haveTheCauseOfEachList(t *testing.T) {
 			for _, count := range n.Failures {
 				failures += count
 			}
-			expect.Equal(t, []uint64{n.Watches, failures, n.Restores, n.Dropped}, []uint64{s.Watches, s.Failures, s.Restores, s.Dropped})
+			expect.Equal(t, []uint64{n.Watches, failures, n.Restores, n.Dropped},
+				[]uint64{s.Watches, s.Failures, s.Restores, s.Dropped})
 		})
 	}
 }

@@ -95,12 +95,13 @@ func TestDrop_objectsWithoutAKey(t *testing.T) {
 func TestDrop_objectsThatTheTransformRefuses(t *testing.T) {
 	for name, only := range map[string]bool{"streamed": false, "listed": true} {
 		bubble(name, t, func(t *testing.T) {
-			w := newWorld(t, &reflector.Options{ListOnly: only}, &delta.Options[pod]{Transform: func(p pod) (pod, error) {
-				if p.Text == "bad" {
-					return p, errors.New("cannot make that better")
-				}
-				return p, nil
-			}})
+			w := newWorld(t, &reflector.Options{ListOnly: only},
+				&delta.Options[pod]{Transform: func(p pod) (pod, error) {
+					if p.Text == "bad" {
+						return p, errors.New("cannot make that better")
+					}
+					return p, nil
+				}})
 			w.server.put("a", "bad")
 			w.puts("b", "c")
 			w.start().let(time.Second)
@@ -214,7 +215,9 @@ func TestDelete_thatCannotBeReadWhileStreaming(t *testing.T) {
 			w := newWorld(t, nil, nil)
 			w.puts("a")
 			gone := pod{Name: "z", Version: 1}
-			w.server.fail(watches, fault{first: []item{{event: event(delta.Added, gone)}, unreadable(delta.Deleted, key, "1")}})
+			w.server.fail(watches, fault{
+				first: []item{{event: event(delta.Added, gone)}, unreadable(delta.Deleted, key, "1")},
+			})
 			w.start().untilCopied()
 			expect.Equal(t, w.store.Snapshot().Len(), 1)
 		})

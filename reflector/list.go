@@ -152,7 +152,10 @@ func (in *intake[T]) commit(ctx context.Context, relist *delta.Relist[T], versio
 	if err := relist.Commit(ctx, number(version)); err != nil {
 		return err
 	}
-	in.version, in.back, in.continued, in.stored = version, false, false, comparison{}
+	in.version = version
+	in.back = false
+	in.continued = false
+	in.stored = comparison{}
 	in.heard(version)
 	in.counters.listed(in.cause, back)
 	in.note(func(s *Status) {

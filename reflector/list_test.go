@@ -39,7 +39,8 @@ func TestList_hasTheVersionOfItsFirstPage(t *testing.T) {
 		w.puts("a", "d")
 		w.let(2 * time.Second)
 		w.wantAsked(`list "0", limit 2`, `list "" from 3/b, limit 2`, "watch 3")
-		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced c@3", "Replaced d@5", "Bookmark 3", "Updated a@4", "Added d@5")
+		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced c@3", "Replaced d@5", "Bookmark 3", "Updated a@4",
+			"Added d@5")
 		w.wantCopy()
 	})
 }
@@ -64,7 +65,8 @@ func TestList_asksForTheNewestIfItsVersionWillNotDo(t *testing.T) {
 			w.untilCopied()
 			// The reflector requests one object first, to check whether the server has
 			// gone back.
-			w.wantAsked(`list "3" or newer`, `list "", limit 1`, `list "", limit 2`, `list "" from 3/b, limit 2`, "watch 3")
+			w.wantAsked(`list "3" or newer`, `list "", limit 1`, `list "", limit 2`, `list "" from 3/b, limit 2`,
+				"watch 3")
 			expect.Equal(t, w.Status().Restores, 0)
 			// The next list is a normal one again.
 			w.server.send(item{err: expired})
@@ -94,7 +96,8 @@ func TestList_thatExpiresHalfWayIsReadAtOnce(t *testing.T) {
 		w.wantAsked(`list "0", limit 2`, `list "" from 4/b, limit 2`, `list "0"`)
 		w.let(10 * time.Second)
 		w.wantAsked("watch 4")
-		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced a@1", "Replaced b@2", "Replaced c@3", "Replaced d@4", "Bookmark 4")
+		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced a@1", "Replaced b@2", "Replaced c@3", "Replaced d@4",
+			"Bookmark 4")
 		expect.Equal(t, w.Status().Failures, 1)
 		expect.Equal(t, w.Status().Lists, 1)
 	})
@@ -112,7 +115,8 @@ func TestList_thatExpiresHalfWayMissesNoDeletion(t *testing.T) {
 		w.server.forget()
 		w.let(time.Second)
 		w.wantAsked(`list "0", limit 2`, `list "" from 4/b, limit 2`, `list "0"`, "watch 5")
-		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced b@2", "Replaced c@3", "Replaced d@4", "Deleted a@1 (missed)", "Bookmark 5")
+		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced b@2", "Replaced c@3", "Replaced d@4",
+			"Deleted a@1 (missed)", "Bookmark 5")
 		w.wantCopy()
 	})
 }
@@ -128,7 +132,8 @@ func TestList_thatBreaksOffInfersNoDeletion(t *testing.T) {
 		w.server.send(item{err: expired})
 		w.untilCopied()
 		w.wantAsked(`list "5" or newer`, `list "5" or newer`, `list "5" or newer`, "watch 5")
-		w.wantGot("Replaced a@1", "Replaced a@1", "Replaced b@2", "Replaced d@5", "Replaced a@1", "Replaced b@2", "Replaced d@5", "Bookmark 5")
+		w.wantGot("Replaced a@1", "Replaced a@1", "Replaced b@2", "Replaced d@5", "Replaced a@1", "Replaced b@2",
+			"Replaced d@5", "Bookmark 5")
 	})
 }
 

@@ -157,7 +157,8 @@ func (w *world) until(what string, so func() bool) {
 		}
 		time.Sleep(w.grain)
 	}
-	w.t.Fatalf("not %s after an hour; copy %v of %v; status %+v, asked %q", what, maps.Collect(w.store.All()), w.server.state(), w.Status(), w.server.got())
+	w.t.Fatalf("not %s after an hour; copy %v of %v; status %+v, asked %q", what, maps.Collect(w.store.All()),
+		w.server.state(), w.Status(), w.server.got())
 }
 
 func (w *world) untilState(s reflector.State) {

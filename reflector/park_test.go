@@ -58,7 +58,9 @@ func TestPark_happensWhereverItIsFound(t *testing.T) {
 		"probe":  {true, []item{{err: tooLarge}}, []string{`list "", limit 1`, "served?"}},
 	} {
 		bubble(name, t, func(t *testing.T) {
-			w := watching(t, &reflector.Options{ListOnly: tt.only, Park: time.Hour, Backoff: time.Minute, Absence: time.Minute})
+			w := watching(t, &reflector.Options{
+				ListOnly: tt.only, Park: time.Hour, Backoff: time.Minute, Absence: time.Minute,
+			})
 			w.server.hide()
 			w.server.send(tt.sent...)
 			w.untilState(reflector.Parked)

@@ -65,7 +65,11 @@ func New[T any](source Source[T], queue *delta.FIFO[T], opts *Options) *Reflecto
 		panic("reflector.New: nil source or queue")
 	}
 	o := opts.withDefaults()
-	return &Reflector[T]{intake: intake[T]{recorder: recorder{logger: o.Logger, counters: o.Counters}, source: source, queue: queue, opts: o}}
+	return &Reflector[T]{
+		intake: intake[T]{
+			recorder: recorder{logger: o.Logger, counters: o.Counters}, source: source, queue: queue, opts: o,
+		},
+	}
 }
 
 // Status returns the current status. It can be called at any time.
@@ -400,7 +404,8 @@ func (r *Reflector[T]) park(ctx context.Context) error {
 	absent := time.Now()
 	retry := backoff{first: r.intake.opts.Backoff, most: r.intake.opts.Park}
 	for {
-		if r.intake.holds && !absent.IsZero() && r.intake.opts.Absence >= 0 && time.Since(absent) >= r.intake.opts.Absence {
+		if r.intake.holds && !absent.IsZero() && r.intake.opts.Absence >= 0 &&
+			time.Since(absent) >= r.intake.opts.Absence {
 			if err := r.intake.clear(ctx); err != nil {
 				return err
 			}

@@ -120,7 +120,9 @@ func TestRetry_endsTheWait(t *testing.T) {
 		w.wantCopy()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, &reflector.Options{ListOnly: true, Backoff: time.Hour, MaxBackoff: time.Hour, Silence: time.Second}, nil)
+		w := newWorld(t, &reflector.Options{
+			ListOnly: true, Backoff: time.Hour, MaxBackoff: time.Hour, Silence: time.Second,
+		}, nil)
 		w.puts("a", "b", "c")
 		w.server.fail(lists, fault{hang: true})
 		w.start().let(0)

@@ -39,7 +39,8 @@ func TestRestore_isFoundWhenTheConnectionComesBack(t *testing.T) {
 			w.server.put("a", "other") // version 4 again, with different content
 			w.untilCopied()
 			w.wantAsked(tt.asked...)
-			w.wantGot("Replaced a@4 (missed)", "Replaced b@2 (missed)", "Replaced c@3 (missed)", "Deleted d@5 (missed)", "Bookmark 4 (missed)")
+			w.wantGot("Replaced a@4 (missed)", "Replaced b@2 (missed)", "Replaced c@3 (missed)", "Deleted d@5 (missed)",
+				"Bookmark 4 (missed)")
 			expect.Equal(t, w.store.Snapshot().Version(), uint64(4))
 			s := w.Status()
 			expect.Equal(t, s.Restores, 1)

@@ -189,7 +189,12 @@ func TestSilence_isNoneInASlowButSteadyState(t *testing.T) {
 func TestSilence_ofUndecodableObjectsIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil, nil)
-		w.server.fail(watches, fault{pace: 25 * time.Second, first: []item{unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", "")}})
+		w.server.fail(watches, fault{
+			pace: 25 * time.Second,
+			first: []item{
+				unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", ""), unreadable(delta.Updated, "", ""),
+			},
+		})
 		w.start().until("synced", w.queue.HasSynced)
 		expect.Equal(t, w.Status().Failures, 0)
 		expect.Equal(t, w.Status().Dropped, 3)

@@ -49,7 +49,9 @@ func (s *server) List(ctx context.Context, opts reflector.ListOptions, each func
 			return reflector.Page{}, err
 		}
 		if i < f.skipped {
-			page.Skipped = append(page.Skipped, &reflector.Error{Reason: reflector.Undecodable, Key: f.skippedKey, Err: errors.New("garbled")})
+			page.Skipped = append(page.Skipped, &reflector.Error{
+				Reason: reflector.Undecodable, Key: f.skippedKey, Err: errors.New("garbled"),
+			})
 			continue
 		}
 		if err := each(p); err != nil {
@@ -91,7 +93,9 @@ func (s *server) page(opts reflector.ListOptions, f fault) ([]pod, reflector.Pag
 	if f.stale > 0 {
 		version = f.stale
 	}
-	pods := slices.DeleteFunc(sorted(s.stateLocked(version)), func(p pod) bool { return p.Name <= start && start != "" })
+	pods := slices.DeleteFunc(sorted(s.stateLocked(version)), func(p pod) bool {
+		return p.Name <= start && start != ""
+	})
 	page := reflector.Page{Version: fmt.Sprint(version)}
 	if s.unversioned {
 		page.Version = ""
@@ -193,7 +197,15 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	w := &watch{server: s, ctx: ctx, fault: f, items: f.first, wake: make(chan struct{}, 1), over: now.Add(opts.Timeout), mark: now.Add(s.marks)}
+	w := &watch{
+		server: s,
+		ctx:    ctx,
+		fault:  f,
+		items:  f.first,
+		wake:   make(chan struct{}, 1),
+		over:   now.Add(opts.Timeout),
+		mark:   now.Add(s.marks),
+	}
 	if last := w.over.Add(-2 * time.Second); last.After(now) && last.Before(w.mark) {
 		w.mark = last
 	}
@@ -210,7 +222,9 @@ func (s *server) Watch(ctx context.Context, opts reflector.WatchOptions) (reflec
 		if !opts.Nothing || s.careless {
 			w.stateLocked()
 		}
-		w.pushLocked(item{event: reflector.Event[pod]{Type: delta.Bookmark, Version: fmt.Sprint(s.version), InitialEnd: true}})
+		w.pushLocked(item{
+			event: reflector.Event[pod]{Type: delta.Bookmark, Version: fmt.Sprint(s.version), InitialEnd: true},
+		})
 	case opts.Version == "":
 		w.from = s.version
 		w.stateLocked()

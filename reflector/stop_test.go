@@ -23,18 +23,22 @@ func TestRun_everyWaitEndsWithItsContext(t *testing.T) {
 		set  func(s *server)
 		want reflector.State
 	}{
-		"back-off":       {false, func(s *server) { s.choose = func(kind) fault { return fault{err: refused} } }, reflector.Waiting},
-		"retry after":    {false, func(s *server) { s.fail(watches, fault{err: busy(time.Hour)}) }, reflector.Waiting},
-		"parked":         {false, func(s *server) { s.vanish() }, reflector.Parked},
-		"served?":        {false, func(s *server) { s.vanish(); s.fail(serves, fault{hang: true}) }, reflector.Listing},
-		"parked served?": {false, func(s *server) { s.vanish(); s.fail(serves, fault{}, fault{hang: true}) }, reflector.Parked},
-		"silent open":    {false, func(s *server) { s.fail(watches, fault{hang: true}) }, reflector.Listing},
-		"silent stream":  {false, func(s *server) { s.fail(watches, fault{deaf: true, after: 1}) }, reflector.Listing},
-		"silent watch":   {false, func(s *server) { s.fail(watches, fault{deaf: true, after: 4}) }, reflector.Watching},
-		"silent list":    {true, func(s *server) { s.fail(lists, fault{hang: true}) }, reflector.Listing},
-		"list":           {true, func(s *server) { s.fail(lists, fault{pace: 15 * time.Second}) }, reflector.Listing},
-		"stream":         {false, func(s *server) { s.fail(watches, fault{pace: 15 * time.Second}) }, reflector.Listing},
-		"watch":          {true, func(*server) {}, reflector.Watching},
+		"back-off": {
+			false, func(s *server) { s.choose = func(kind) fault { return fault{err: refused} } }, reflector.Waiting,
+		},
+		"retry after": {false, func(s *server) { s.fail(watches, fault{err: busy(time.Hour)}) }, reflector.Waiting},
+		"parked":      {false, func(s *server) { s.vanish() }, reflector.Parked},
+		"served?":     {false, func(s *server) { s.vanish(); s.fail(serves, fault{hang: true}) }, reflector.Listing},
+		"parked served?": {
+			false, func(s *server) { s.vanish(); s.fail(serves, fault{}, fault{hang: true}) }, reflector.Parked,
+		},
+		"silent open":   {false, func(s *server) { s.fail(watches, fault{hang: true}) }, reflector.Listing},
+		"silent stream": {false, func(s *server) { s.fail(watches, fault{deaf: true, after: 1}) }, reflector.Listing},
+		"silent watch":  {false, func(s *server) { s.fail(watches, fault{deaf: true, after: 4}) }, reflector.Watching},
+		"silent list":   {true, func(s *server) { s.fail(lists, fault{hang: true}) }, reflector.Listing},
+		"list":          {true, func(s *server) { s.fail(lists, fault{pace: 15 * time.Second}) }, reflector.Listing},
+		"stream":        {false, func(s *server) { s.fail(watches, fault{pace: 15 * time.Second}) }, reflector.Listing},
+		"watch":         {true, func(*server) {}, reflector.Watching},
 	} {
 		bubble(name, t, func(t *testing.T) {
 			w := newWorld(t, &reflector.Options{ListOnly: tt.only}, nil)
@@ -192,7 +196,8 @@ func TestRun_canBeCalledAgainInTheMiddleOfAList(t *testing.T) {
 		w.server.del("a")
 		w.run()
 		w.untilCopied()
-		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced b@2", "Replaced c@3", "Replaced d@4", "Deleted a@1 (missed)", "Bookmark 5")
+		w.wantGot("Replaced a@1", "Replaced b@2", "Replaced b@2", "Replaced c@3", "Replaced d@4",
+			"Deleted a@1 (missed)", "Bookmark 5")
 	})
 }
 

@@ -73,7 +73,9 @@ type comparison struct {
 // newComparison returns a comparison of the newest of some objects of a state. Versions that are
 // unknown, or above the version of the state, are not comparable.
 func newComparison(objects []StoredObject, version uint64) comparison {
-	objects = slices.DeleteFunc(slices.Clone(objects), func(o StoredObject) bool { return o.Version == 0 || o.Version > version })
+	objects = slices.DeleteFunc(slices.Clone(objects), func(o StoredObject) bool {
+		return o.Version == 0 || o.Version > version
+	})
 	slices.SortFunc(objects, func(a, b StoredObject) int { return cmp.Compare(b.Version, a.Version) })
 	return comparison{left: objects[:min(len(objects), ComparedObjects)]}
 }
@@ -128,7 +130,8 @@ func (in *intake[T]) uncompared(err error) error {
 	if in.stored.failed++; in.stored.failed < compareTries {
 		return err
 	}
-	in.logger.Warn("continuing the stored state although its objects cannot be compared with the server", "err", err, "rv", in.version)
+	in.logger.Warn("continuing the stored state although its objects cannot be compared with the server", "err", err,
+		"rv", in.version)
 	in.stored.left = nil
 	return nil
 }
@@ -160,6 +163,7 @@ func (in *intake[T]) undeleted() error {
 func (in *intake[T]) restored(key, is, was string) error {
 	in.back = true
 	in.stored = comparison{}
-	in.logger.Error("the server has another history than the stored state: etcd was restored from a backup", "object", key, "rv", is, "stored", was)
+	in.logger.Error("the server has another history than the stored state: etcd was restored from a backup", "object",
+		key, "rv", is, "stored", was)
 	return fmt.Errorf("%w: %s has version %s, stored %s", errRestored, key, is, was)
 }

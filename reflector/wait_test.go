@@ -73,7 +73,9 @@ func TestWait_comesBeforeNextAndEndsWithSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &waitingSource{}
 		queue := delta.New(podKey, nil)
-		r := reflector.New[pod](source, queue, &reflector.Options{Silence: time.Minute, ListOnly: true, Logger: slog.New(slog.DiscardHandler)})
+		r := reflector.New[pod](source, queue, &reflector.Options{
+			Silence: time.Minute, ListOnly: true, Logger: slog.New(slog.DiscardHandler),
+		})
 		done := make(chan error)
 		go func() { done <- r.Run(t.Context()) }()
 		time.Sleep(50 * time.Second)

@@ -79,7 +79,9 @@ func (s *stream[T]) close() {
 // open begins a watch. The watch fails when it has received nothing for the duration
 // silent; 0 means no limit. Until the source has responded, the limit is Options.Silence.
 // If cancel is not nil, it cancels ctx, which then ends with the silence.
-func (in *intake[T]) open(ctx context.Context, cancel context.CancelCauseFunc, opts WatchOptions, silent time.Duration) (*stream[T], error) {
+func (in *intake[T]) open(
+	ctx context.Context, cancel context.CancelCauseFunc, opts WatchOptions, silent time.Duration,
+) (*stream[T], error) {
 	opts.Timeout = in.opts.Timeout + rand.N(in.opts.Timeout)
 	if in.continued && !opts.InitialEvents {
 		opts.Timeout, opts.NewConnection = catchUpTimeout, in.elsewhere
@@ -101,8 +103,8 @@ func (in *intake[T]) open(ctx context.Context, cancel context.CancelCauseFunc, o
 }
 
 // watch opens a watch from the last version. It is the last part of a session, whose context
-// it cancels when the source is silent: one context less for each idle watch. Its silence is not limited before the first
-// bookmark, because the source may be one that never sends bookmarks.
+// it cancels when the source is silent: one context less for each idle watch. Its silence is not limited before the
+// first bookmark, because the source may be one that never sends bookmarks.
 func (in *intake[T]) watch(ctx context.Context, cancel context.CancelCauseFunc) (*stream[T], error) {
 	s, err := in.open(ctx, cancel, WatchOptions{Version: in.version}, 0)
 	if err != nil {
@@ -114,7 +116,8 @@ func (in *intake[T]) watch(ctx context.Context, cancel context.CancelCauseFunc) 
 // stream reads the state as initial events, and returns the watch that continues after
 // them. If recent is set, it reads the most recent state.
 func (in *intake[T]) stream(ctx context.Context, recent bool) (*stream[T], error) {
-	s, err := in.open(ctx, nil, WatchOptions{Version: in.from(recent), InitialEvents: true}, min(initialPause, in.opts.Silence))
+	s, err := in.open(ctx, nil, WatchOptions{Version: in.from(recent), InitialEvents: true},
+		min(initialPause, in.opts.Silence))
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
 	}

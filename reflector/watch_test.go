@@ -18,7 +18,9 @@ import (
 const check3 = `list "3" or newer, limit 1`
 
 func TestWatch_isResumedAfterAnErrorWithACheck(t *testing.T) {
-	for name, err := range map[string]error{"reset": errReset, "internal": internal, "busy": busy(0), "refused": refused} {
+	for name, err := range map[string]error{
+		"reset": errReset, "internal": internal, "busy": busy(0), "refused": refused,
+	} {
 		bubble(name, t, func(t *testing.T) {
 			w := watching(t, nil)
 			w.puts("d")
@@ -67,7 +69,9 @@ func TestWatch_thatEndsBeforeItsTimeIsCheckedAndResumedAtOnce(t *testing.T) {
 func TestWatch_isCheckedAfterAFailureToOpenIt(t *testing.T) {
 	// The watch ends on time and cannot be opened again: the server has restarted, and
 	// the next one may be different.
-	for name, err := range map[string]error{"refused": refused, "busy": busy(time.Second), "internal": internal, "unknown": errReset} {
+	for name, err := range map[string]error{
+		"refused": refused, "busy": busy(time.Second), "internal": internal, "unknown": errReset,
+	} {
 		bubble(name, t, func(t *testing.T) {
 			w := watching(t, nil)
 			w.server.fail(watches, fault{err: err})
@@ -141,7 +145,8 @@ func TestWatch_thatEndsAtOnceIsNoWatch(t *testing.T) {
 		w := watching(t, nil)
 		before := time.Now()
 		// A bookmark without a new version is not news either.
-		w.server.fail(watches, fault{first: []item{end}}, fault{first: []item{bookmark(3), end}}, fault{first: []item{end}})
+		w.server.fail(watches, fault{first: []item{end}}, fault{first: []item{bookmark(3), end}},
+			fault{first: []item{end}})
 		w.server.send(end)
 		w.until("listed", func() bool { return w.Status().Lists == 2 })
 		times := w.times(7)
@@ -163,11 +168,13 @@ func TestWatch_thatFailsThriceWithoutNewsIsReplacedByAList(t *testing.T) {
 			w.server.fail(watches,
 				fault{first: []item{{err: err}}},
 				fault{first: []item{bookmark(4), {err: err}}},
-				fault{err: err}, fault{first: []item{{err: err}}}, fault{cut: err, after: 1, first: []item{bookmark(4)}})
+				fault{err: err}, fault{first: []item{{err: err}}},
+				fault{cut: err, after: 1, first: []item{bookmark(4)}})
 			w.server.skip(1)
 			w.until("listed", func() bool { return w.Status().Lists == 2 })
 			check4 := `list "4" or newer, limit 1`
-			w.wantAsked(check3, "watch 3", check3, "watch 3", check4, "watch 4", check4, "watch 4", check4, "watch 4", "stream 4")
+			w.wantAsked(check3, "watch 3", check3, "watch 3", check4, "watch 4", check4, "watch 4", check4, "watch 4",
+				"stream 4")
 		})
 	}
 }

@@ -91,7 +91,8 @@ func checkImpersonation(r *http.Request) error {
 	for name := range r.Header {
 		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
 			return status.New(http.StatusForbidden, metav1.StatusReasonForbidden,
-				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of another user; "+
+				"impersonation is forbidden: this replica reads with its own rights and cannot apply those of "+
+					"another user; "+
 					"ask the cluster's API server, or leave out --as, --as-group and --as-uid ("+name+")")
 		}
 	}

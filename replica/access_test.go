@@ -25,7 +25,9 @@ import (
 // sees returns a hook for a caller that sees some members.
 func sees(caller string, names ...string) func(*http.Request, *Request) (*Access, error) {
 	return func(*http.Request, *Request) (*Access, error) {
-		return &Access{Caller: caller, CanSee: func(m *fleet.Member) bool { return slices.Contains(names, m.Name()) }}, nil
+		return &Access{
+			Caller: caller, CanSee: func(m *fleet.Member) bool { return slices.Contains(names, m.Name()) },
+		}, nil
 	}
 }
 
@@ -66,21 +68,25 @@ func moreTypes(w http.ResponseWriter, r *http.Request) bool {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case "/apis":
-		_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"hidden.example.com","versions":[{"groupVersion":"hidden.example.com/v1","version":"v1"}],"preferredVersion":{"groupVersion":"hidden.example.com/v1","version":"v1"}}]}`)
+		_, _ = io.WriteString(w,
+			`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"hidden.example.com","versions":[{"groupVersion":"hidden.example.com/v1","version":"v1"}],"preferredVersion":{"groupVersion":"hidden.example.com/v1","version":"v1"}}]}`)
 	case "/apis/hidden.example.com/v1":
-		_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"hidden.example.com/v1","resources":[{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["get","list","watch"]}]}`)
+		_, _ = io.WriteString(w,
+			`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"hidden.example.com/v1","resources":[{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["get","list","watch"]}]}`)
 	case "/apis/hidden.example.com/v1/widgets":
 		switch query := r.URL.Query(); {
 		case query.Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 			return true
 		case query.Get("watch") != "":
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 			return true
 		}
-		_, _ = io.WriteString(w, `{"kind":"WidgetList","apiVersion":"hidden.example.com/v1","metadata":{"resourceVersion":"10"},"items":[]}`)
+		_, _ = io.WriteString(w,
+			`{"kind":"WidgetList","apiVersion":"hidden.example.com/v1","metadata":{"resourceVersion":"10"},"items":[]}`)
 	case "/version", "/openapi/v2", "/openapi/v3":
 		_, _ = io.WriteString(w, `{"hidden":true}`)
 	default:
@@ -101,16 +107,25 @@ func silentList(_ http.ResponseWriter, r *http.Request) bool {
 // surveyed has the paths whose responses could depend on a cluster.
 var surveyed = []string{
 	"/clusters", "/readyz", "/readyz?verbose", "/healthz", "/livez", "/nothing",
-	"/fleet/readyz?verbose", "/fleet/healthz", "/fleet/api", "/fleet/apis", "/fleet/api/v1", "/fleet/apis/hidden.example.com", "/fleet/apis/hidden.example.com/v1", "/fleet/nothing",
-	"/fleet/version", "/fleet/openapi/v2", "/fleet/openapi/v3", "/fleet/openapi/v3/api/v1", "/fleet/openapi/v3/apis/hidden.example.com/v1",
+	"/fleet/readyz?verbose", "/fleet/healthz", "/fleet/api", "/fleet/apis", "/fleet/api/v1",
+	"/fleet/apis/hidden.example.com", "/fleet/apis/hidden.example.com/v1", "/fleet/nothing",
+	"/fleet/version", "/fleet/openapi/v2", "/fleet/openapi/v3", "/fleet/openapi/v3/api/v1",
+	"/fleet/openapi/v3/apis/hidden.example.com/v1",
 	"/fleet/apis/hidden.example.com/v1/widgets", "/fleet/apis/hidden.example.com/v1/namespaces/shop/widgets/x",
-	"/fleet/api/v1/secrets", "/fleet/api/v1/nothings", "/fleet/api/v2/configmaps", "/fleet/api/v1/configmaps?watershedRead=consistent",
-	"/fleet/api/v1/configmaps", "/fleet/api/v1/configmaps?limit=1", "/fleet/api/v1/configmaps?limit=3", "/fleet/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Dhidden-1",
-	"/fleet/api/v1/configmaps?resourceVersion=0", "/fleet/api/v1/configmaps?resourceVersion=9000000000000000000", "/fleet/api/v1/configmaps?labelSelector=app%3Dhidden-1",
-	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3D" + hiddenName, "/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster!%3Dabsent",
-	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3Da-seen", "/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster+in+(a-seen," + hiddenName + ")",
-	"/fleet/api/v1/namespaces/shop/configmaps/a", "/fleet/api/v1/namespaces/shop/configmaps/only", "/fleet/api/v1/namespaces/shop/configmaps/hidden-1", "/fleet/api/v1/namespaces/shop/configmaps/none",
-	"/fleet/api/v1/configmaps?watch=1&timeoutSeconds=1", "/fleet/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=1&watershedFleet=keyed-by-cluster",
+	"/fleet/api/v1/secrets", "/fleet/api/v1/nothings", "/fleet/api/v2/configmaps",
+	"/fleet/api/v1/configmaps?watershedRead=consistent",
+	"/fleet/api/v1/configmaps", "/fleet/api/v1/configmaps?limit=1", "/fleet/api/v1/configmaps?limit=3",
+	"/fleet/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Dhidden-1",
+	"/fleet/api/v1/configmaps?resourceVersion=0", "/fleet/api/v1/configmaps?resourceVersion=9000000000000000000",
+	"/fleet/api/v1/configmaps?labelSelector=app%3Dhidden-1",
+	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3D" + hiddenName,
+	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster!%3Dabsent",
+	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3Da-seen",
+	"/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster+in+(a-seen," + hiddenName + ")",
+	"/fleet/api/v1/namespaces/shop/configmaps/a", "/fleet/api/v1/namespaces/shop/configmaps/only",
+	"/fleet/api/v1/namespaces/shop/configmaps/hidden-1", "/fleet/api/v1/namespaces/shop/configmaps/none",
+	"/fleet/api/v1/configmaps?watch=1&timeoutSeconds=1",
+	"/fleet/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=1&watershedFleet=keyed-by-cluster",
 }
 
 // survey sends every request to a replica, and returns the responses.
@@ -121,7 +136,10 @@ func survey(w *pipedReplica, disturb func(n int)) []string {
 	for i, path := range surveyed {
 		disturb(i)
 		time.Sleep(time.Second)
-		for _, accept := range []string{"application/json", tableAccept, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "application/yaml"} {
+		for _, accept := range []string{
+			"application/json", tableAccept,
+			"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", "application/yaml",
+		} {
 			code, h, body := w.get(path, "Accept", accept)
 			all = append(all, fmt.Sprintf("%s as %s: %d %s %s", path, accept, code, comparable(h), timeless(body)))
 		}
@@ -133,7 +151,8 @@ func survey(w *pipedReplica, disturb func(n int)) []string {
 func surveyWatches(w *pipedReplica, disturb func(n int)) []string {
 	const watch = "/fleet/api/v1/configmaps?watch=1&allowWatchBookmarks=1&watershedFleet=keyed-by-cluster&timeoutSeconds=150"
 	_, _, list := w.get("/fleet/api/v1/configmaps")
-	paths := []string{watch, watch + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan", watch + "&resourceVersion=" + versionIn(w.t, list), watch + "&labelSelector=app%3Dseen-1",
+	paths := []string{watch, watch + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan",
+		watch + "&resourceVersion=" + versionIn(w.t, list), watch + "&labelSelector=app%3Dseen-1",
 		watch + "&labelSelector=watershed.dev/cluster%3D" + hiddenName}
 	bodies := make([]string, len(paths))
 	var reading sync.WaitGroup
@@ -172,7 +191,8 @@ func comparable(h http.Header) string {
 	h = h.Clone()
 	h.Del("Date")
 	warnings := slices.DeleteFunc(h["Warning"], func(text string) bool {
-		return text == `299 - "1 cluster is left out: you may not read this resource there"` || text == `299 - "1 cluster is left out: you may not read it"`
+		return text == `299 - "1 cluster is left out: you may not read this resource there"` ||
+			text == `299 - "1 cluster is left out: you may not read it"`
 	})
 	h.Del("Warning")
 	var b strings.Builder
@@ -222,7 +242,8 @@ func TestAccess_hiddenMemberIsAbsent(t *testing.T) {
 		w.options.Authorize = hook
 		w.origins["a-seen"].answers(openAPI)
 	}, func(_ *testing.T, w *pipedReplica) { without = survey(w, func(int) {}) })
-	if all := strings.Join(without, "\n"); strings.Contains(all, "left out: you") || !strings.Contains(all, `"seen":true`) || !strings.Contains(all, "c-seen") || !strings.Contains(all, "seen-2") {
+	if all := strings.Join(without, "\n"); strings.Contains(all, "left out: you") ||
+		!strings.Contains(all, `"seen":true`) || !strings.Contains(all, "c-seen") || !strings.Contains(all, "seen-2") {
 		t.Fatalf("the fleet without the cluster: %s", all)
 	}
 	for name, state := range hiddenStates() {
@@ -246,7 +267,8 @@ func TestAccess_hiddenMemberIsAbsent(t *testing.T) {
 						t.Errorf("a hidden cluster that %s shows: %s", name, cmp.Diff(without[i], with[i]))
 					}
 				}
-				if _, h, _ := w.get("/fleet/api/v1/configmaps"); !slices.Contains(h["Warning"], `299 - "1 cluster is left out: you may not read this resource there"`) {
+				if _, h, _ := w.get("/fleet/api/v1/configmaps"); !slices.Contains(h["Warning"],
+					`299 - "1 cluster is left out: you may not read this resource there"`) {
 					t.Errorf("the number is missing: %q", h["Warning"])
 				}
 			})

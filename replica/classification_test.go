@@ -56,7 +56,10 @@ var copied = []classified{
 	{path: "/api/v1/pods", header: []string{"Accept", "application/vnd.kubernetes.protobuf"}},
 	{path: "/api/v1/pods", header: []string{"Accept", "text/html,*/*"}},
 	{path: "/api/v1/pods", header: []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}},
-	{path: "/api/v1/pods", header: []string{"Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}},
+	{
+		path:   "/api/v1/pods",
+		header: []string{"Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"},
+	},
 	{path: "/api/v1/namespaces/{ns}/pods/{pod}?resourceVersion=0", header: []string{"Accept", partialMetadata}},
 	{path: "/api/v1/pods", header: []string{"Accept-Encoding", "gzip"}},
 	{path: "/api/v1/pods", header: []string{"Watershed-Read", "copy"}},
@@ -72,7 +75,13 @@ var copied = []classified{
 var passedOn = []classified{
 	{path: "/api/v1/namespaces/{ns}/pods/absent"},
 	{path: "/api/v1/namespaces/{ns}/pods/{pod}", header: []string{"Accept", partialMetadata}},
-	{path: "/api/v1/namespaces/{ns}/pods/{pod}", header: []string{"Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + partialMetadata + ",application/json"}},
+	{
+		path: "/api/v1/namespaces/{ns}/pods/{pod}",
+		header: []string{
+			"Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+				partialMetadata + ",application/json",
+		},
+	},
 	{method: http.MethodHead, path: "/api/v1/pods"},
 	{method: http.MethodOptions, path: "/api/v1/pods"},
 	{method: http.MethodPost, path: "/api/v1/namespaces/{ns}/pods"},
@@ -115,7 +124,10 @@ var passedOn = []classified{
 	{path: "/api/v1/pods", header: []string{"Accept", "application/cbor"}},
 	{path: "/api/v1/pods", header: []string{"Accept", "text/html"}},
 	{path: "/api/v1/pods", header: []string{"Accept", partialMetadata}},
-	{path: "/api/v1/namespaces/{ns}/pods/{pod}", header: []string{"Accept", "application/json;as=Table;v=v2;g=meta.k8s.io"}},
+	{
+		path:   "/api/v1/namespaces/{ns}/pods/{pod}",
+		header: []string{"Accept", "application/json;as=Table;v=v2;g=meta.k8s.io"},
+	},
 	{path: "/api/v1/pods?watch=true&timeoutSeconds=1", header: []string{"Accept", "application/yaml"}},
 	{path: "/api/v1/pods?resourceVersion=1&resourceVersionMatch=Exact"},
 	{path: "/api/v1/pods?resourceVersion=1&limit=3"},
@@ -161,7 +173,8 @@ func newClassified(t *testing.T, withheld string) (count func() int32, send func
 		if c.method == "" {
 			c.method = http.MethodGet
 		}
-		return w.send(c.method, w.root(0)+names.Replace(c.path), "", append([]string{"Authorization", userToken}, c.header...)...)
+		return w.send(c.method, w.root(0)+names.Replace(c.path), "",
+			append([]string{"Authorization", userToken}, c.header...)...)
 	}
 }
 
@@ -177,8 +190,10 @@ func TestClassification(t *testing.T) {
 		before := count()
 		resp, text := send(c)
 		passed := count() > before
-		if source := resp.Header.Get("Watershed-Source") == "passed-on"; passed != c.passed || source != passed || count() > before+1 {
-			t.Errorf("%s %s %v: the cluster has received %d requests, the response is the cluster's: %t; want passed on %t: %d %.200s", c.method, c.path, c.header, count()-before, source, c.passed, resp.StatusCode, text)
+		if source := resp.Header.Get("Watershed-Source") == "passed-on"; passed != c.passed || source != passed ||
+			count() > before+1 {
+			t.Errorf("%s %s %v: the cluster has received %d requests, the response is the cluster's: %t; want passed "+
+				"on %t: %d %.200s", c.method, c.path, c.header, count()-before, source, c.passed, resp.StatusCode, text)
 		}
 		if age := resp.Header.Get("Watershed-Age") != ""; passed && age {
 			t.Errorf("%s %s %v: a response of the cluster has the age of the copy", c.method, c.path, c.header)
@@ -202,7 +217,8 @@ func TestClassification_unread(t *testing.T) {
 	}, &replica.Options{OriginTimeout: originTimeout, PassThrough: true})
 	w.until(http.StatusOK, w.root(0)+"/version")
 	for range 20 {
-		if code, header, status := w.ask(w.pods(0), "Authorization", userToken); code != http.StatusOK || header.Get("Watershed-Source") != "passed-on" {
+		if code, header, status := w.ask(w.pods(0), "Authorization", userToken); code != http.StatusOK ||
+			header.Get("Watershed-Source") != "passed-on" {
 			t.Fatalf("before the copy has been read: %d %v %s", code, header, status.Message)
 		}
 		time.Sleep(10 * time.Millisecond) // the copy must not answer in this time
@@ -243,7 +259,10 @@ func TestClassification_tokens(t *testing.T) {
 		{"of the cluster", token(`{"v":"meta.k8s.io/v1","rv":` + page.ResourceVersion + `,"start":"a/b\u0000"}`), true},
 		{"of the cluster, without a version", token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a/b\u0000"}`), true},
 		{"of the fleet", token(`{"v":"meta.k8s.io/v1","rv":5,"start":"a/b\u0000","of":"fleet"}`), false},
-		{"of a replica that has been restarted", token(`{"v":"meta.k8s.io/v1","rv":5,"start":"a/b\u0000","seal":"x"}`), true},
+		{
+			"of a replica that has been restarted",
+			token(`{"v":"meta.k8s.io/v1","rv":5,"start":"a/b\u0000","seal":"x"}`), true,
+		},
 		{"that is not one", "x", false},
 	} {
 		before := count()

@@ -82,7 +82,10 @@ func (c *clusterAPI) discovery() *discovery.Documents {
 		!slices.Equal(stale, c.stale) || !slices.Equal(versions, c.versions) {
 		copied := read.WithCopied(served, view.MirrorsDefinitions(c.member))
 		c.documents = discovery.New(copied, unmirrored, stale, versions)
-		c.served, c.unmirrored, c.stale, c.versions = served, unmirrored, stale, versions
+		c.served = served
+		c.unmirrored = unmirrored
+		c.stale = stale
+		c.versions = versions
 		c.openapi.Changed()
 	}
 	return c.documents

@@ -40,7 +40,9 @@ func selected(selector string) string { return "labelSelector=" + url.QueryEscap
 // objects. The page /clusters has them.
 func TestClusterLabels_list(t *testing.T) {
 	inMemory(t, []string{"eu-1", "eu-2", "us-1"}, nil, func(t *testing.T, w *pipedReplica) {
-		w.label(map[string]string{"eu-1": "env=prod,example.com/region=eu", "eu-2": "env=test,example.com/region=eu", "us-1": ""})
+		w.label(map[string]string{
+			"eu-1": "env=prod,example.com/region=eu", "eu-2": "env=test,example.com/region=eu", "us-1": "",
+		})
 		time.Sleep(10 * time.Second)
 		for selector, want := range map[string]string{
 			"cluster.watershed.dev/env=prod":                                       "eu-1/a eu-1/b",
@@ -59,7 +61,8 @@ func TestClusterLabels_list(t *testing.T) {
 				code, h, body := w.get("/fleet/api/v1/configmaps?" + selected(selector) + query)
 				got, next := placed(t, body)
 				for query == "&limit=1" && next != "" {
-					_, _, body = w.get("/fleet/api/v1/configmaps?" + selected(selector) + query + "&continue=" + url.QueryEscape(next))
+					_, _, body = w.get("/fleet/api/v1/configmaps?" + selected(selector) + query + "&continue=" +
+						url.QueryEscape(next))
 					var page []string
 					page, next = placed(t, body)
 					got = append(got, page...)
@@ -72,7 +75,9 @@ func TestClusterLabels_list(t *testing.T) {
 				}
 			}
 		}
-		for selector, want := range map[string]string{"": "eu-1 eu-2 us-1", "env=prod": "eu-1", "example.com/region": "eu-1 eu-2", "!env": "us-1", "env=none": ""} {
+		for selector, want := range map[string]string{
+			"": "eu-1 eu-2 us-1", "env=prod": "eu-1", "example.com/region": "eu-1 eu-2", "!env": "us-1", "env=none": "",
+		} {
 			code, _, body := w.get("/clusters?" + selected(selector))
 			var document struct {
 				Clusters []struct {
@@ -126,14 +131,20 @@ func TestClusterLabels_changeEndsWatches(t *testing.T) {
 		w.label(map[string]string{"eu": "env=prod", "us": "env=test", "za": "env=prod"})
 		time.Sleep(20 * time.Second)
 		const watch = "/fleet" + watchMaps
-		selectors := map[string]string{"prod": "cluster.watershed.dev/env=prod", "any": "cluster.watershed.dev/env", "all": "", "named": "watershed.dev/cluster=us"}
+		selectors := map[string]string{
+			"prod":  "cluster.watershed.dev/env=prod",
+			"any":   "cluster.watershed.dev/env",
+			"all":   "",
+			"named": "watershed.dev/cluster=us",
+		}
 		events, versions, took := map[string][]string{}, map[string]string{}, map[string]time.Duration{}
 		began := time.Now()
 		var mu sync.Mutex
 		var reading sync.WaitGroup
 		for name, selector := range selectors {
 			reading.Go(func() {
-				_, _, body := w.get(watch + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&" + selected(selector))
+				_, _, body := w.get(watch + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan&" +
+					selected(selector))
 				mu.Lock()
 				defer mu.Unlock()
 				events[name], versions[name] = watched(t, body)
@@ -145,10 +156,12 @@ func TestClusterLabels_changeEndsWatches(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		w.label(map[string]string{"eu": "env=prod", "us": "env=prod", "za": "env=other"})
 		reading.Wait()
-		if took["prod"] > 7*time.Second || took["any"] > 7*time.Second || took["all"] < 30*time.Second || took["named"] < 30*time.Second {
+		if took["prod"] > 7*time.Second || took["any"] > 7*time.Second || took["all"] < 30*time.Second ||
+			took["named"] < 30*time.Second {
 			t.Errorf("the watches ended after %v", took)
 		}
-		if want := []string{"ADDED eu/a", "ADDED eu/b", "ADDED za/a", "ADDED za/b"}; !slices.Equal(events["prod"], want) {
+		if want := []string{"ADDED eu/a", "ADDED eu/b", "ADDED za/a", "ADDED za/b"}; !slices.Equal(events["prod"],
+			want) {
 			t.Errorf("the events are %q, want %q", events["prod"], want)
 		}
 		if !slices.Contains(events["any"], "ADDED us/new") {
@@ -177,7 +190,8 @@ func TestClusterLabels_seesNoMore(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		g.allow("alice", "eu", "us")
 		for selector, want := range map[string]string{
-			"cluster.watershed.dev/env=prod": "eu/a eu/b", "cluster.watershed.dev/env": "eu/a eu/b us/a us/b", "cluster.watershed.dev/env=none": "",
+			"cluster.watershed.dev/env=prod": "eu/a eu/b", "cluster.watershed.dev/env": "eu/a eu/b us/a us/b",
+			"cluster.watershed.dev/env=none":                          "",
 			"cluster.watershed.dev/env=prod,watershed.dev/cluster=za": "",
 		} {
 			code, _, body := w.as("alice", "/fleet"+configMaps+"?"+selected(selector))

@@ -68,10 +68,12 @@ func TestClusterSelector_list(t *testing.T) {
 				}
 			}
 		}
-		if code, _, body := w.get("/fleet/api/v1/configmaps?fieldSelector=metadata.cluster%3Deu-1"); code != http.StatusBadRequest {
+		code, _, body := w.get("/fleet/api/v1/configmaps?fieldSelector=metadata.cluster%3Deu-1")
+		if code != http.StatusBadRequest {
 			t.Errorf("a field selector: %d %s", code, body)
 		}
-		if code, _, _ := w.get("/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3D%3D%3D"); code != http.StatusBadRequest {
+		code, _, _ = w.get("/fleet/api/v1/configmaps?labelSelector=watershed.dev/cluster%3D%3D%3D")
+		if code != http.StatusBadRequest {
 			t.Errorf("no selector: %d", code)
 		}
 	})
@@ -124,7 +126,9 @@ func TestClusterSelector_watch(t *testing.T) {
 		for i := range all {
 			all[i].body = make(chan string, 1)
 			go func() {
-				_, _, body := w.get("/fleet/api/v1/configmaps?watch=1&timeoutSeconds=20&watershedFleet=keyed-by-cluster&labelSelector=" + url.QueryEscape(all[i].selector))
+				_, _, body := w.get(
+					"/fleet/api/v1/configmaps?watch=1&timeoutSeconds=20&watershedFleet=keyed-by-cluster&labelSelector=" + url.QueryEscape(all[i].selector),
+				)
 				all[i].body <- body
 			}()
 		}
@@ -171,7 +175,8 @@ func TestFleet_watchesNeedConsent(t *testing.T) {
 			{watch, []string{"Accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}, 400},
 			{informer, []string{"User-Agent", "kubectl/v1.37.1 (linux/amd64) kubernetes/abc"}, 400}, // kubectl wait
 			{watch, []string{"Watershed-Fleet", "yes"}, 400},
-			{watch, []string{"User-Agent", "kubectl/v1.37.1 (linux/amd64) kubernetes/abc"}, 200}, // kubectl get -w -o json
+			// kubectl get -w -o json
+			{watch, []string{"User-Agent", "kubectl/v1.37.1 (linux/amd64) kubernetes/abc"}, 200},
 			{watch, []string{"Watershed-Fleet", "keyed-by-cluster"}, 200},
 			{informer, []string{"Watershed-Fleet", "keyed-by-cluster"}, 200},
 			{informer + "&watershedFleet=keyed-by-cluster", nil, 200},
@@ -187,7 +192,8 @@ func TestFleet_watchesNeedConsent(t *testing.T) {
 			if code != http.StatusBadRequest {
 				continue
 			}
-			if !strings.Contains(body, "BadRequest") || !strings.Contains(body, "watch /clusters/") || !strings.Contains(body, "Watershed-Fleet: keyed-by-cluster") {
+			if !strings.Contains(body, "BadRequest") || !strings.Contains(body, "watch /clusters/") ||
+				!strings.Contains(body, "Watershed-Fleet: keyed-by-cluster") {
 				t.Errorf("%s: %s", c.path, body)
 			}
 		}
@@ -220,7 +226,8 @@ func TestFleet_clusterIsTheLastColumn(t *testing.T) {
 				t.Errorf("columns %q, want those of one cluster, %q, and Cluster: %d rows", names, own, len(rows))
 			}
 			for i, cells := range rows {
-				if want := []string{"one", "one", "two", "two"}[i]; len(cells) != len(names) || cells[len(cells)-1] != want {
+				if want := []string{"one", "one", "two", "two"}[i]; len(cells) != len(names) ||
+					cells[len(cells)-1] != want {
 					t.Errorf("row %d is %v, want %s at its end", i, cells, want)
 				}
 			}
@@ -229,7 +236,8 @@ func TestFleet_clusterIsTheLastColumn(t *testing.T) {
 			t.Errorf("columns of one cluster: %q, and before: %q", again, own)
 		}
 		bookmark := func(path string) []any {
-			_, _, body := w.get(path+"?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "Accept", tableAccept)
+			_, _, body := w.get(path+
+				"?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "Accept", tableAccept)
 			for line := range strings.Lines(body) {
 				var event struct {
 					Type   string
@@ -247,7 +255,8 @@ func TestFleet_clusterIsTheLastColumn(t *testing.T) {
 		}
 		one, all := bookmark("/clusters/one/api/v1/configmaps"), bookmark("/fleet/api/v1/configmaps")
 		if !reflect.DeepEqual(all, append(one, "")) {
-			t.Errorf("bookmark of the fleet has the row %v, want that of one cluster, %v, and an empty cluster", all, one)
+			t.Errorf("bookmark of the fleet has the row %v, want that of one cluster, %v, and an empty cluster", all,
+				one)
 		}
 	})
 }

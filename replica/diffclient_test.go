@@ -79,7 +79,8 @@ func (c *diffClient) String() string {
 	if c.cluster >= 0 {
 		where = clusterName(c.cluster)
 	}
-	return fmt.Sprintf("client %d of %s (%s %s, protobuf %t) at %d of era %d", c.number, where, c.selector.namespace, c.selector.query, c.protobuf, c.version, c.era)
+	return fmt.Sprintf("client %d of %s (%s %s, protobuf %t) at %d of era %d", c.number, where, c.selector.namespace,
+		c.selector.query, c.protobuf, c.version, c.era)
 }
 
 // act makes a random step.
@@ -257,7 +258,8 @@ type oddPod struct {
 }
 
 func (o *oddPod) pod() (p corev1.Pod) {
-	p.Namespace, p.Name, p.ResourceVersion, p.Annotations = o.Metadata.Namespace, o.Metadata.Name, o.Metadata.ResourceVersion, o.Metadata.Annotations
+	p.Namespace, p.Name, p.ResourceVersion, p.Annotations = o.Metadata.Namespace, o.Metadata.Name,
+		o.Metadata.ResourceVersion, o.Metadata.Annotations
 	return p
 }
 
@@ -321,7 +323,9 @@ func (c *diffClient) resume() {
 		feed, known := c.site.feed(c.cluster), &c.site.copies[c.cluster]
 		// A replica cannot recognize that a version is from before a restore if it has
 		// never had it, or only longer ago than its history goes back.
-		if c.era != int(feed.State.Era()) && (c.direct || c.home != c.site || c.h.small || time.Since(c.at) > 4*time.Minute || time.Since(known.restored) > 4*time.Minute) {
+		if c.era != int(feed.State.Era()) &&
+			(c.direct || c.home != c.site || c.h.small || time.Since(c.at) > 4*time.Minute ||
+				time.Since(known.restored) > 4*time.Minute) {
 			c.list()
 		}
 		if c.version > feed.Version {

@@ -77,8 +77,10 @@ type tally struct {
 }
 
 func (c *tally) String() string {
-	return fmt.Sprintf("%d watches resumed, %d of them ahead of the copy, %d bookmarks, %d lists, %d times at the API server, %d events, %d restores, %d slow clients, expired for %v",
-		c.resumed.Load(), c.ahead.Load(), c.bookmarks.Load(), c.lists.Load(), c.switched.Load(), c.events.Load(), c.restores.Load(), c.slow.Load(), c.expired)
+	return fmt.Sprintf("%d watches resumed, %d of them ahead of the copy, %d bookmarks, %d lists, %d times at the "+
+		"API server, %d events, %d restores, %d slow clients, expired for %v",
+		c.resumed.Load(), c.ahead.Load(), c.bookmarks.Load(), c.lists.Load(), c.switched.Load(), c.events.Load(),
+		c.restores.Load(), c.slow.Load(), c.expired)
 }
 
 func (c *tally) expire(reason string) {
@@ -94,9 +96,12 @@ func (c *tally) expire(reason string) {
 func (c *tally) check(t *testing.T, n int) {
 	t.Helper()
 	for what, count := range map[string]int64{
-		"resumed": c.resumed.Load() / 4, "ahead": c.ahead.Load() * 4, "bookmarks": c.bookmarks.Load() / 2, "switched": c.switched.Load(),
-		"restores": c.restores.Load() * 10, "a gap": int64(c.expired["a gap"]) * 20, "a restore": int64(c.expired["a restore"]) * 20,
-		"the window": int64(c.expired["the window"]) * 20, "its age": int64(c.expired["its age"]) * 200, "another process": int64(c.expired["another process"]) * 200,
+		"resumed": c.resumed.Load() / 4, "ahead": c.ahead.Load() * 4, "bookmarks": c.bookmarks.Load() / 2,
+		"switched": c.switched.Load(),
+		"restores": c.restores.Load() * 10, "a gap": int64(c.expired["a gap"]) * 20,
+		"a restore":  int64(c.expired["a restore"]) * 20,
+		"the window": int64(c.expired["the window"]) * 20, "its age": int64(c.expired["its age"]) * 200,
+		"another process": int64(c.expired["another process"]) * 200,
 	} {
 		if count < int64(n) {
 			t.Errorf("%s: hardly a test: %v", what, c)
@@ -185,7 +190,10 @@ func newHistory(t *testing.T, seed uint64, total *tally) *chronicle {
 func (h *chronicle) serve() *site {
 	var entries []fleet.Entry
 	for i, j := range h.journals {
-		entries = append(entries, fleet.Entry{Name: clusterName(i), Config: &rest.Config{Host: "http://" + clusterName(i), Transport: j}})
+		entries = append(entries, fleet.Entry{
+			Name:   clusterName(i),
+			Config: &rest.Config{Host: "http://" + clusterName(i), Transport: j},
+		})
 	}
 	clusters, err := directory.NewStatic(entries...)
 	if err != nil {
@@ -359,7 +367,13 @@ func (h *chronicle) restore() {
 	}
 	for _, s := range h.sites {
 		c, now := &s.copies[which], s.feed(which)
-		*c = siteCopy{first: now.Version, seen: now.Version, formerly: max(c.formerly, c.seen), restored: time.Now(), lists: len(j.lists)}
+		*c = siteCopy{
+			first:    now.Version,
+			seen:     now.Version,
+			formerly: max(c.formerly, c.seen),
+			restored: time.Now(),
+			lists:    len(j.lists),
+		}
 	}
 	h.tally.restores.Add(1)
 	// Versions from before the restore are soon used again.
@@ -419,7 +433,8 @@ func (h *chronicle) reason(s *site, c *diffClient) string {
 	}
 	known, j := &s.copies[c.cluster], h.journals[c.cluster]
 	switch {
-	case c.era != int(s.feed(c.cluster).State.Era()), c.version <= known.formerly, known.seen <= known.formerly && c.version > known.seen:
+	case c.era != int(s.feed(c.cluster).State.Era()), c.version <= known.formerly,
+		known.seen <= known.formerly && c.version > known.seen:
 		return "a restore"
 	case c.version < known.first:
 		return "the beginning"

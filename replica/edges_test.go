@@ -21,10 +21,14 @@ import (
 
 // everyKind has a path for each kind of response.
 var everyKind = []string{
-	"/healthz", "/readyz", "/clusters", "/nothing", "/fleet/api", "/fleet/apis", "/fleet/openapi/v2", "/fleet/nothing", "/fleet/api/v1/configmaps", "/fleet/readyz",
-	"/clusters/none/api", "/clusters/one/api", "/clusters/one/apis", "/clusters/one/api/v1", "/clusters/one/version", "/clusters/one/healthz", "/clusters/one/openapi/v2",
-	"/clusters/one/openapi/v3", "/clusters/one/api/v1/configmaps", "/clusters/one/api/v1/namespaces/shop/configmaps/a", "/clusters/one/api/v1/namespaces/shop/configmaps/none",
-	"/clusters/one/api/v1/secrets", "/clusters/one/api/v1/configmaps?watch=1&timeoutSeconds=1", "/clusters/one/api/v1/configmaps?watershedRead=consistent",
+	"/healthz", "/readyz", "/clusters", "/nothing", "/fleet/api", "/fleet/apis", "/fleet/openapi/v2", "/fleet/nothing",
+	"/fleet/api/v1/configmaps", "/fleet/readyz",
+	"/clusters/none/api", "/clusters/one/api", "/clusters/one/apis", "/clusters/one/api/v1", "/clusters/one/version",
+	"/clusters/one/healthz", "/clusters/one/openapi/v2",
+	"/clusters/one/openapi/v3", "/clusters/one/api/v1/configmaps", "/clusters/one/api/v1/namespaces/shop/configmaps/a",
+	"/clusters/one/api/v1/namespaces/shop/configmaps/none",
+	"/clusters/one/api/v1/secrets", "/clusters/one/api/v1/configmaps?watch=1&timeoutSeconds=1",
+	"/clusters/one/api/v1/configmaps?watershedRead=consistent",
 	"/clusters/one/api/v1/configmaps?resourceVersion=x",
 }
 
@@ -55,9 +59,13 @@ func TestServer_refusesImpersonation(t *testing.T) {
 	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, path := range everyKind {
-			for _, name := range []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-Scopes", "impersonate-extra-acme.com%2fproject"} {
+			for _, name := range []string{
+				"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-Scopes",
+				"impersonate-extra-acme.com%2fproject",
+			} {
 				code, _, body := w.get(path, name, "bob")
-				if s := statusIn(t, body); code != http.StatusForbidden || s.Reason != metav1.StatusReasonForbidden || !strings.Contains(s.Message, "impersonation") {
+				if s := statusIn(t, body); code != http.StatusForbidden || s.Reason != metav1.StatusReasonForbidden ||
+					!strings.Contains(s.Message, "impersonation") {
 					t.Errorf("%s with %s: %d %s", path, name, code, body)
 				}
 			}
@@ -93,7 +101,8 @@ func TestReady_waitsForClusters(t *testing.T) {
 		}
 		for _, path := range []string{"/readyz?verbose", "/fleet/readyz?verbose"} {
 			code, _, body := w.get(path)
-			if code != http.StatusInternalServerError || !strings.Contains(body, "awaiting two (0 of 1 resources)") || !strings.Contains(body, "unreachable dead") || !strings.Contains(body, "[+]directory ok") {
+			if code != http.StatusInternalServerError || !strings.Contains(body, "awaiting two (0 of 1 resources)") ||
+				!strings.Contains(body, "unreachable dead") || !strings.Contains(body, "[+]directory ok") {
 				t.Errorf("%s before two is read: %d %s", path, code, body)
 			}
 		}
@@ -106,7 +115,8 @@ func TestReady_waitsForClusters(t *testing.T) {
 			if code, _, body := w.get("/readyz"); code != http.StatusOK || body != "ok" {
 				t.Errorf("when all that can be reached are read: %d %s", code, body)
 			}
-			if code, _, body := w.get("/readyz?verbose"); code != http.StatusOK || !strings.Contains(body, "2 of 3 synced, unreachable dead") {
+			if code, _, body := w.get("/readyz?verbose"); code != http.StatusOK ||
+				!strings.Contains(body, "2 of 3 synced, unreachable dead") {
 				t.Errorf("verbose: %d %s", code, body)
 			}
 			_ = w.origins["one"].network.Close() // the copy stays readable
@@ -139,7 +149,8 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 		w.origins["unauthorized"].answers(func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`)
 			return true
 		})
 		w.origins["silent"].answers(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -162,14 +173,18 @@ func TestCluster_unreachableSaysWhy(t *testing.T) {
 		} {
 			code, h, body := w.get(c.path)
 			s := statusIn(t, body)
-			if code != http.StatusServiceUnavailable || !strings.Contains(s.Message, c.want) || h.Get("Retry-After") != c.retry || (s.Details != nil && s.Details.RetryAfterSeconds > 0) != (c.retry != "") {
+			if code != http.StatusServiceUnavailable || !strings.Contains(s.Message, c.want) ||
+				h.Get("Retry-After") != c.retry ||
+				(s.Details != nil && s.Details.RetryAfterSeconds > 0) != (c.retry != "") {
 				t.Errorf("%s: %d, Retry-After %q: %s", c.path, code, h.Get("Retry-After"), body)
 			}
 			if strings.HasPrefix(c.path, "/clusters/") && !strings.Contains(h.Get("Warning"), c.want) {
-				t.Errorf("%s: kubectl does not show the cause, which is not in the warning %q", c.path, h.Get("Warning"))
+				t.Errorf("%s: kubectl does not show the cause, which is not in the warning %q", c.path,
+					h.Get("Warning"))
 			}
 		}
-		if code, _, body := w.get("/clusters/refused/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "connection refused") {
+		if code, _, body := w.get("/clusters/refused/readyz"); code != http.StatusInternalServerError ||
+			!strings.Contains(body, "connection refused") {
 			t.Errorf("readyz of the cluster: %d %s", code, body)
 		}
 		close(silence)
@@ -186,13 +201,15 @@ func TestCluster_unreadResourceSaysWhy(t *testing.T) {
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"configmaps is forbidden: User \"x\" cannot list","reason":"Forbidden","code":403}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"configmaps is forbidden: User \"x\" cannot list","reason":"Forbidden","code":403}`)
 			return true
 		})
 	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		code, h, body := w.get("/clusters/one/api/v1/configmaps")
-		if code != http.StatusServiceUnavailable || !strings.Contains(body, "cannot list") || h.Get("Retry-After") != "" {
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, "cannot list") ||
+			h.Get("Retry-After") != "" {
 			t.Errorf("%d %v %s", code, h, body)
 		}
 	})
@@ -204,16 +221,22 @@ func TestUnmirrored_saysHow(t *testing.T) {
 	inMemory(t, []string{"one", "two"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, root := range []string{"/clusters/one", "/fleet"} {
-			for _, path := range []string{"/api/v1/secrets", "/api/v1/namespaces/shop/secrets", "/api/v1/namespaces/shop/secrets/x", "/api/v1/secrets?watch=1"} {
+			for _, path := range []string{
+				"/api/v1/secrets", "/api/v1/namespaces/shop/secrets", "/api/v1/namespaces/shop/secrets/x",
+				"/api/v1/secrets?watch=1",
+			} {
 				code, _, body := w.get(root + path)
-				if s := statusIn(t, body); code != http.StatusForbidden || !strings.Contains(s.Message, "secrets is not mirrored by this replica") || !strings.Contains(s.Message, "--resources") {
+				if s := statusIn(t, body); code != http.StatusForbidden ||
+					!strings.Contains(s.Message, "secrets is not mirrored by this replica") ||
+					!strings.Contains(s.Message, "--resources") {
 					t.Errorf("%s%s: %d %s", root, path, code, body)
 				}
 			}
 			if code, _, _ := w.get(root + "/api/v1/nothings"); code != http.StatusNotFound {
 				t.Errorf("%s: a resource that the cluster does not have: %d", root, code)
 			}
-			resp, err := w.client.Post("http://replica"+root+"/api/v1/namespaces/shop/secrets", "application/json", strings.NewReader("{}"))
+			resp, err := w.client.Post("http://replica"+root+"/api/v1/namespaces/shop/secrets", "application/json",
+				strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +253,9 @@ func TestUnmirrored_saysHow(t *testing.T) {
 			for _, r := range list.APIResources {
 				got = append(got, fmt.Sprintf("%s %s %v %v", r.Name, r.Kind, r.Verbs, r.Categories))
 			}
-			if want := []string{"configmaps ConfigMap [get list watch] [all]", "secrets Secret [] []"}; !slices.Equal(got, want) {
+			if want := []string{
+				"configmaps ConfigMap [get list watch] [all]", "secrets Secret [] []",
+			}; !slices.Equal(got, want) {
 				t.Errorf("%s/api/v1 has %q, want %q", root, got, want)
 			}
 		}
@@ -251,7 +276,9 @@ func TestFleet_boundsWarnings(t *testing.T) {
 			w.origins[name].answers(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusInternalServerError)
-				_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"`+strings.Repeat("x", 8<<10)+`","reason":"InternalError","code":500}`)
+				_, _ = io.WriteString(w,
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"`+strings.Repeat("x", 8<<10)+
+						`","reason":"InternalError","code":500}`)
 				return true
 			})
 			w.origins[name].network.cut()
@@ -260,10 +287,13 @@ func TestFleet_boundsWarnings(t *testing.T) {
 		synctest.Wait()
 		code, h, body := w.get("/fleet/api/v1/configmaps")
 		all := h.Values("Warning")
-		if code != http.StatusOK || len(all) != warning.Limit+2 || len(strings.Join(all, "")) > 4<<10 || !strings.Contains(strings.Join(all, ""), "5 more clusters are stale") {
-			t.Errorf("%d: %d warnings of %d bytes: %.500q %.100s", code, len(all), len(strings.Join(all, "")), all, body)
+		if code != http.StatusOK || len(all) != warning.Limit+2 || len(strings.Join(all, "")) > 4<<10 ||
+			!strings.Contains(strings.Join(all, ""), "5 more clusters are stale") {
+			t.Errorf("%d: %d warnings of %d bytes: %.500q %.100s", code, len(all), len(strings.Join(all, "")), all,
+				body)
 		}
-		if _, h, _ := w.get("/clusters/cluster-00/api/v1/configmaps"); len(h.Get("Warning")) > 270 || !strings.Contains(h.Get("Warning"), "stale") {
+		if _, h, _ := w.get("/clusters/cluster-00/api/v1/configmaps"); len(h.Get("Warning")) > 270 ||
+			!strings.Contains(h.Get("Warning"), "stale") {
 			t.Errorf("of one cluster: %q", h.Get("Warning"))
 		}
 		if _, _, body := w.get("/clusters"); len(body) > 24<<10 {
@@ -311,15 +341,21 @@ func TestProxy_passesKnownHeaders(t *testing.T) {
 		} {
 			code = c.code
 			says = http.Header{
-				"Content-Type": {c.contentType}, "Retry-After": {"7"}, "Audit-Id": {"a-b-c"}, "Etag": {`"x"`}, "Cache-Control": {"no-store"},
-				"Warning":    append(slices.Repeat([]string{`299 - "` + strings.Repeat("x", 1000) + `"`}, 50), "not a warning"),
-				"Set-Cookie": {"a=b"}, "Www-Authenticate": {"Basic"}, "Location": {"https://elsewhere"}, "Access-Control-Allow-Origin": {"*"},
-				"Strict-Transport-Security": {"max-age=1"}, "Content-Security-Policy": {"default-src *"}, "X-Content-Type-Options": {"sniff"}, "Refresh": {"0; url=https://elsewhere"},
+				"Content-Type": {c.contentType}, "Retry-After": {"7"}, "Audit-Id": {"a-b-c"}, "Etag": {`"x"`},
+				"Cache-Control": {"no-store"},
+				"Warning": append(slices.Repeat([]string{`299 - "` + strings.Repeat("x", 1000) + `"`}, 50),
+					"not a warning"),
+				"Set-Cookie": {"a=b"}, "Www-Authenticate": {"Basic"}, "Location": {"https://elsewhere"},
+				"Access-Control-Allow-Origin": {"*"},
+				"Strict-Transport-Security":   {"max-age=1"}, "Content-Security-Policy": {"default-src *"},
+				"X-Content-Type-Options": {"sniff"}, "Refresh": {"0; url=https://elsewhere"},
 			}
 			if c.contentType == "" {
 				says["Content-Type"] = nil // net/http must not guess
 			}
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://replica/clusters/one/api/v1/configmaps?labelSelector=mine&watershedRead=consistent", http.NoBody)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				"http://replica/clusters/one/api/v1/configmaps?labelSelector=mine&watershedRead=consistent",
+				http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,10 +366,14 @@ func TestProxy_passesKnownHeaders(t *testing.T) {
 			body, _ := io.ReadAll(resp.Body)
 			_ = resp.Body.Close()
 			h := resp.Header
-			if resp.StatusCode != c.want || h.Get("X-Content-Type-Options") != "nosniff" || c.want == 502 && strings.Contains(string(body), "<script>") {
+			if resp.StatusCode != c.want || h.Get("X-Content-Type-Options") != "nosniff" ||
+				c.want == 502 && strings.Contains(string(body), "<script>") {
 				t.Errorf("%d %q: %s %v %s", c.code, c.contentType, resp.Status, h, body)
 			}
-			for _, name := range []string{"Set-Cookie", "Www-Authenticate", "Location", "Access-Control-Allow-Origin", "Strict-Transport-Security", "Content-Security-Policy", "Refresh"} {
+			for _, name := range []string{
+				"Set-Cookie", "Www-Authenticate", "Location", "Access-Control-Allow-Origin",
+				"Strict-Transport-Security", "Content-Security-Policy", "Refresh",
+			} {
 				if h.Get(name) != "" {
 					t.Errorf("%d %q: the client gets %s", c.code, c.contentType, name)
 				}
@@ -341,7 +381,8 @@ func TestProxy_passesKnownHeaders(t *testing.T) {
 			if c.want == http.StatusBadGateway {
 				continue
 			}
-			if h.Get("Retry-After") != "7" || h.Get("Audit-Id") != "a-b-c" || h.Get("Etag") != `"x"` || h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != c.contentType {
+			if h.Get("Retry-After") != "7" || h.Get("Audit-Id") != "a-b-c" || h.Get("Etag") != `"x"` ||
+				h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != c.contentType {
 				t.Errorf("%d %q: the client gets %v", c.code, c.contentType, h)
 			}
 			if all := h.Values("Warning"); len(all) != warning.Limit || len(all[0]) > 270 {

@@ -28,7 +28,9 @@ func Example() {
 	defer cancel()
 
 	clusters, _ := directory.NewStatic(fleet.Entry{Name: "eu", Config: cluster.Config()})
-	f, _ := fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler)})
+	f, _ := fleet.New(clusters, &fleet.Options{
+		Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler),
+	})
 	reads, _ := replica.New(f, nil)
 	go func() { _ = f.Run(ctx) }()
 	go func() { _ = reads.Run(ctx) }()
@@ -39,7 +41,8 @@ func Example() {
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	resp, err := server.Client().Get(server.URL + "/clusters/eu/api/v1/namespaces/shop/pods?fieldSelector=spec.nodeName%3Dnode-7")
+	resp, err := server.Client().Get(server.URL +
+		"/clusters/eu/api/v1/namespaces/shop/pods?fieldSelector=spec.nodeName%3Dnode-7")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -58,21 +61,26 @@ func Example() {
 
 // A hook decides which clusters a caller sees.
 func Example_authorize() {
-	eu, us := miniature.New(miniature.Pod("shop", "cart", "node-7")), miniature.New(miniature.Pod("shop", "search", "node-8"))
+	eu, us := miniature.New(miniature.Pod("shop", "cart", "node-7")),
+		miniature.New(miniature.Pod("shop", "search", "node-8"))
 	defer eu.Close()
 	defer us.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	clusters, _ := directory.NewStatic(fleet.Entry{Name: "eu", Config: eu.Config()}, fleet.Entry{Name: "us", Config: us.Config()})
-	f, _ := fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler)})
-	reads, _ := replica.New(f, &replica.Options{Authorize: func(r *http.Request, q *replica.Request) (*replica.Access, error) {
-		user, password, _ := r.BasicAuth()
-		if user != "ann" || password != "secret" || q.Cluster != "" && q.Cluster != "eu" {
-			return nil, apierrors.NewUnauthorized("Unauthorized")
-		}
-		return &replica.Access{Caller: user, CanSee: func(m *fleet.Member) bool { return m.Name() == "eu" }}, nil
-	}})
+	clusters, _ := directory.NewStatic(fleet.Entry{Name: "eu", Config: eu.Config()},
+		fleet.Entry{Name: "us", Config: us.Config()})
+	f, _ := fleet.New(clusters, &fleet.Options{
+		Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler),
+	})
+	reads, _ := replica.New(f,
+		&replica.Options{Authorize: func(r *http.Request, q *replica.Request) (*replica.Access, error) {
+			user, password, _ := r.BasicAuth()
+			if user != "ann" || password != "secret" || q.Cluster != "" && q.Cluster != "eu" {
+				return nil, apierrors.NewUnauthorized("Unauthorized")
+			}
+			return &replica.Access{Caller: user, CanSee: func(m *fleet.Member) bool { return m.Name() == "eu" }}, nil
+		}})
 	go func() { _ = f.Run(ctx) }()
 	go func() { _ = reads.Run(ctx) }()
 	_ = f.WaitForSync(ctx)

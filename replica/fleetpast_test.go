@@ -156,12 +156,15 @@ func TestFleetPast(t *testing.T) {
 
 		at := two.states[r.IntN(len(two.states))]
 		got, header := w.past(at.at.Format(time.RFC3339Nano), 500)
-		if !maps.Equal(got, at.pods) || !strings.Contains(strings.Join(header.Values("Warning"), "\n"), "left out: cluster "+third+": the past of pods begins at") {
+		if !maps.Equal(got, at.pods) ||
+			!strings.Contains(strings.Join(header.Values("Warning"), "\n"),
+				"left out: cluster "+third+": the past of pods begins at") {
 			t.Errorf("before the third cluster: %v, want %v, %v", got, at.pods, header)
 		}
 		list := w.changesOf("changes=" + url.QueryEscape(began.Format(time.RFC3339Nano)))
 		expect.Equal(t, summaries(list), append(slices.Clone(two.changes), three.changes...))
-		if len(list.Clusters) != 1 || list.Clusters[0].Name != third || list.Clusters[0].Since == nil || !list.Clusters[0].Since.After(began) {
+		if len(list.Clusters) != 1 || list.Clusters[0].Name != third || list.Clusters[0].Since == nil ||
+			!list.Clusters[0].Since.After(began) {
 			t.Errorf("the clusters with less are %+v", list.Clusters)
 		}
 		w.checkPastSelection(&three)
@@ -247,7 +250,8 @@ func (w *simulatedReplica) checkPastSelection(all *recording) {
 		expect.Equal(w.t, change.Cluster, first)
 	}
 	for query, want := range map[string]int{
-		"?changes=1h&labelSelector=app%3Dx": http.StatusBadRequest, "?at=2000h": http.StatusGone, "?at=1s&watch=1": http.StatusBadRequest,
+		"?changes=1h&labelSelector=app%3Dx": http.StatusBadRequest, "?at=2000h": http.StatusGone,
+		"?at=1s&watch=1":           http.StatusBadRequest,
 		"?at=1s&resourceVersion=5": http.StatusBadRequest, "?" + at + "&continue=" + tokenOfTomorrow(): http.StatusGone,
 	} {
 		response, err := w.get(w.t.Context(), "/fleet/api/v1/pods"+query)
@@ -261,7 +265,8 @@ func (w *simulatedReplica) checkPastSelection(all *recording) {
 
 // tokenOfTomorrow returns a continue token of a list of the past that does not exist yet.
 func tokenOfTomorrow() string {
-	text := fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":"simulated-00000/a\u0000","of":"at /pods"}`, time.Now().Add(24*time.Hour).UnixNano())
+	text := fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":"simulated-00000/a\u0000","of":"at /pods"}`,
+		time.Now().Add(24*time.Hour).UnixNano())
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
@@ -275,7 +280,9 @@ func allowOnly(everything ...string) func(*http.Request, *replica.Request) (*rep
 		if !q.Fleet && !allows(q, q.Member) {
 			return nil, apierrors.NewForbidden(q.GroupResource(), "", nil)
 		}
-		return &replica.Access{Caller: "ann", User: "ann", CanSee: func(m *fleet.Member) bool { return allows(q, m) }}, nil
+		return &replica.Access{
+			Caller: "ann", User: "ann", CanSee: func(m *fleet.Member) bool { return allows(q, m) },
+		}, nil
 	}
 }
 
@@ -308,7 +315,9 @@ func TestPast_namespaceMayBeAnother(t *testing.T) {
 	pods := "/api/v1/namespaces/" + namespace + "/pods"
 	at := "?at=" + url.QueryEscape(time.Now().Format(time.RFC3339Nano))
 	codes := func(query string) (all [3]int) {
-		for i, root := range []string{"/clusters/" + s.Cluster(0).Name(), "/clusters/" + s.Cluster(1).Name(), "/fleet"} {
+		for i, root := range []string{
+			"/clusters/" + s.Cluster(0).Name(), "/clusters/" + s.Cluster(1).Name(), "/fleet",
+		} {
 			all[i], _, _ = w.ask(root + pods + query)
 		}
 		return all
@@ -328,13 +337,15 @@ func TestPast_namespaceMayBeAnother(t *testing.T) {
 	expect.Equal(t, codes("?changes=1m"), [3]int{ok, no, ok})
 	body, header := w.read("/fleet" + pods + at)
 	expect.NoError(t, json.Unmarshal(body, &one))
-	if len(one.Items) == 0 || len(one.Items) >= len(both.Items) || !strings.Contains(strings.Join(header.Values("Warning"), "\n"), "left out: cluster "+s.Cluster(1).Name()) {
+	if len(one.Items) == 0 || len(one.Items) >= len(both.Items) ||
+		!strings.Contains(strings.Join(header.Values("Warning"), "\n"), "left out: cluster "+s.Cluster(1).Name()) {
 		t.Errorf("%d of %d pods, %v", len(one.Items), len(both.Items), header)
 	}
 	var changes document.ChangeList
 	body, _ = w.read("/fleet" + pods + "?changes=1m")
 	expect.NoError(t, json.Unmarshal(body, &changes))
-	if len(changes.Clusters) != 2 || changes.Clusters[1].Name != s.Cluster(1).Name() || changes.Clusters[1].Since != nil || changes.Clusters[1].Message == "" {
+	if len(changes.Clusters) != 2 || changes.Clusters[1].Name != s.Cluster(1).Name() ||
+		changes.Clusters[1].Since != nil || changes.Clusters[1].Message == "" {
 		t.Errorf("the clusters with less are %+v", changes.Clusters)
 	}
 

@@ -92,15 +92,24 @@ func (w *pipedReplica) fuzz(t *testing.T, method, target, accept, body string) *
 func FuzzRequest(f *testing.F) {
 	w := fuzzedReplica(f)
 	for _, path := range []string{
-		"/clusters", "/readyz?verbose", "/clusters/one/api", "/fleet/apis", "/clusters/one/openapi/v3", "/clusters/one/version", "/clusters/one/apis/authorization.k8s.io/v1",
-		"/clusters/one/api/v1/configmaps?limit=1&resourceVersion=10&resourceVersionMatch=Exact", "/fleet/api/v1/configmaps?watch=1&watershedFleet=keyed-by-cluster&allowWatchBookmarks=true&timeoutSeconds=1",
-		"/clusters/one/api/v1/namespaces/shop/configmaps/a/status?pretty=true", "/clusters/one/api/v1/watch/namespaces/shop/configmaps/a?resourceVersion=0", "/clusters/one/api/v1/secrets?sendInitialEvents=true",
-		"/fleet/api/v1/namespaces/shop/configmaps/a?resourceVersion=0", "/clusters/one/api/v1/configmaps?watershedRead=consistent&fieldSelector=metadata.name%3Da", "/api/v1//configmaps/%2e%2e/x?timeout=1x&export=1",
-		accessPath, "/fleet" + identityPath, "/clusters/one/api/v1/configmaps?labelSelector=watershed.dev%2Fcluster%20in%20(one)", "//clusters//one/api/v1/proxy/x", "/clusters/%00/api?continue=e30",
+		"/clusters", "/readyz?verbose", "/clusters/one/api", "/fleet/apis", "/clusters/one/openapi/v3",
+		"/clusters/one/version", "/clusters/one/apis/authorization.k8s.io/v1",
+		"/clusters/one/api/v1/configmaps?limit=1&resourceVersion=10&resourceVersionMatch=Exact",
+		"/fleet/api/v1/configmaps?watch=1&watershedFleet=keyed-by-cluster&allowWatchBookmarks=true&timeoutSeconds=1",
+		"/clusters/one/api/v1/namespaces/shop/configmaps/a/status?pretty=true",
+		"/clusters/one/api/v1/watch/namespaces/shop/configmaps/a?resourceVersion=0",
+		"/clusters/one/api/v1/secrets?sendInitialEvents=true",
+		"/fleet/api/v1/namespaces/shop/configmaps/a?resourceVersion=0",
+		"/clusters/one/api/v1/configmaps?watershedRead=consistent&fieldSelector=metadata.name%3Da",
+		"/api/v1//configmaps/%2e%2e/x?timeout=1x&export=1",
+		accessPath, "/fleet" + identityPath,
+		"/clusters/one/api/v1/configmaps?labelSelector=watershed.dev%2Fcluster%20in%20(one)",
+		"//clusters//one/api/v1/proxy/x", "/clusters/%00/api?continue=e30",
 	} {
 		f.Add(byte(0), path, "", "")
 	}
-	f.Add(byte(1), accessPath, "application/yaml", `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"resourceAttributes":{"verb":"get"}}}`)
+	f.Add(byte(1), accessPath, "application/yaml",
+		`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"resourceAttributes":{"verb":"get"}}}`)
 	methods := []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "X"}
 	f.Fuzz(func(t *testing.T, method byte, target, accept, body string) {
 		w.fuzz(t, methods[int(method)%len(methods)], target, accept, body)
@@ -111,10 +120,16 @@ func FuzzRequest(f *testing.F) {
 // selects.
 func FuzzSelector(f *testing.F) {
 	w := fuzzedReplica(f)
-	for _, label := range []string{"", "app", "!app", "app=a", "app!=a", "app in (a,b)", "app notin (a),x", "app>1", "watershed.dev/cluster=one", "app=a,app=b", "!!", "a/b/c"} {
+	for _, label := range []string{
+		"", "app", "!app", "app=a", "app!=a", "app in (a,b)", "app notin (a),x", "app>1", "watershed.dev/cluster=one",
+		"app=a,app=b", "!!", "a/b/c",
+	} {
 		f.Add(label, "")
 	}
-	for _, field := range []string{"metadata.name=a", "metadata.name!=a", "metadata.namespace==shop,metadata.name=b", "metadata.name", "data.x=1", `metadata.name=\=`, "metadata.name=,metadata.name=a"} {
+	for _, field := range []string{
+		"metadata.name=a", "metadata.name!=a", "metadata.namespace==shop,metadata.name=b", "metadata.name", "data.x=1",
+		`metadata.name=\=`, "metadata.name=,metadata.name=a",
+	} {
 		f.Add("", field)
 	}
 	f.Fuzz(func(t *testing.T, label, field string) {
@@ -134,7 +149,9 @@ func FuzzSelector(f *testing.F) {
 		}
 		var want []string
 		for _, name := range []string{"a", "b"} {
-			if byLabel.Matches(labels.Set{"app": name}) && byField.Matches(fields.Set{"metadata.name": name, "metadata.namespace": "shop"}) {
+			if byLabel.Matches(labels.Set{"app": name}) && byField.Matches(fields.Set{
+				"metadata.name": name, "metadata.namespace": "shop",
+			}) {
 				want = append(want, name)
 			}
 		}
@@ -166,12 +183,18 @@ func FuzzContinue(f *testing.F) {
 		}
 		f.Add(list.Continue, uint8(1))
 	}
-	for _, token := range []string{"", "x", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0Ijoic2hvcC9hXHUwMDAwIn0"} {
+	for _, token := range []string{
+		"", "x", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0Ijoic2hvcC9hXHUwMDAwIn0",
+	} {
 		f.Add(token, uint8(0))
 	}
 	f.Fuzz(func(t *testing.T, token string, limit uint8) {
 		query := "?" + url.Values{"continue": {token}, "limit": {string('0' + rune(limit%4))}}.Encode()
-		for path, most := range map[string]int{"/clusters/one/api/v1/configmaps": 2, "/clusters/two/api/v1/namespaces/shop/configmaps": 2, "/fleet/api/v1/configmaps": 4} {
+		for path, most := range map[string]int{
+			"/clusters/one/api/v1/configmaps":                 2,
+			"/clusters/two/api/v1/namespaces/shop/configmaps": 2,
+			"/fleet/api/v1/configmaps":                        4,
+		} {
 			a := w.fuzz(t, "GET", path+query, "", "")
 			got, err := names(a.Body.Bytes())
 			switch a.Code {
@@ -191,14 +214,19 @@ func FuzzContinue(f *testing.F) {
 func FuzzAccept(f *testing.F) {
 	w := fuzzedReplica(f)
 	for _, accept := range []string{
-		"", "*/*", "application/json", "application/yaml;q=0.5,*/*;q=0.1", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-		"application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io", "application/json;stream=watch", "application/json;pretty=1", "text/html", "application/*;sv=",
+		"", "*/*", "application/json", "application/yaml;q=0.5,*/*;q=0.1", "application/vnd.kubernetes.protobuf",
+		"application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+		"application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io", "application/json;stream=watch",
+		"application/json;pretty=1", "text/html", "application/*;sv=",
 		"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
 	} {
 		f.Add(accept)
 	}
 	f.Fuzz(func(t *testing.T, accept string) {
-		for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces/shop/configmaps/a", "/api/v1/configmaps?watch=1", "/api", "/apis", "/api/v1/nothings", "/openapi/v2"} {
+		for _, path := range []string{
+			"/api/v1/configmaps", "/api/v1/namespaces/shop/configmaps/a", "/api/v1/configmaps?watch=1", "/api", "/apis",
+			"/api/v1/nothings", "/openapi/v2",
+		} {
 			a := w.fuzz(t, "GET", "/clusters/one"+path, accept, "")
 			body, _, _ := strings.Cut(a.Header().Get("Content-Type"), ";")
 			good := true
@@ -209,7 +237,8 @@ func FuzzAccept(f *testing.F) {
 				_, err := yaml.YAMLToJSON(a.Body.Bytes())
 				good = err == nil
 			case "application/vnd.kubernetes.protobuf":
-				good = strings.Contains(path, "watch") && a.Code == http.StatusOK || bytes.HasPrefix(a.Body.Bytes(), []byte("k8s\x00"))
+				good = strings.Contains(path, "watch") && a.Code == http.StatusOK ||
+					bytes.HasPrefix(a.Body.Bytes(), []byte("k8s\x00"))
 			}
 			if !good || !slices.Contains([]int{http.StatusOK, http.StatusNotAcceptable, http.StatusNotFound}, a.Code) {
 				t.Errorf("%s as %q: %d %q %q", path, accept, a.Code, body, a.Body)

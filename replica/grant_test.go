@@ -138,7 +138,11 @@ func TestGrant_tokensAreOfTheirCaller(t *testing.T) {
 			}
 			return next
 		}
-		paths := []string{"/clusters/eu" + configMaps, "/clusters/us" + configMaps, "/fleet" + configMaps, "/clusters/eu/api/v1/namespaces/shop/configmaps", "/clusters/eu/api/v1/namespaces/other/configmaps", "/fleet/api/v1/namespaces/shop/configmaps"}
+		paths := []string{
+			"/clusters/eu" + configMaps, "/clusters/us" + configMaps, "/fleet" + configMaps,
+			"/clusters/eu/api/v1/namespaces/shop/configmaps", "/clusters/eu/api/v1/namespaces/other/configmaps",
+			"/fleet/api/v1/namespaces/shop/configmaps",
+		}
 		for _, of := range paths {
 			if strings.Contains(of, "other") {
 				continue // it has no second page
@@ -154,7 +158,8 @@ func TestGrant_tokensAreOfTheirCaller(t *testing.T) {
 						case !own && code != http.StatusGone && code != http.StatusBadRequest:
 							t.Errorf("a token of %s for %s, used by %s for %s: %d %s", caller, of, by, path, code, body)
 						case code == http.StatusGone && statusIn(t, body).Continue != "":
-							t.Errorf("a token of %s for %s, used by %s for %s, is replaced: %s", caller, of, by, path, body)
+							t.Errorf("a token of %s for %s, used by %s for %s, is replaced: %s", caller, of, by, path,
+								body)
 						}
 					}
 				}
@@ -162,7 +167,8 @@ func TestGrant_tokensAreOfTheirCaller(t *testing.T) {
 		}
 		next := first("alice", "/clusters/eu"+configMaps)
 		for name, forged := range forgeries(t, next) {
-			if code, _, body := w.as("alice", "/clusters/eu"+configMaps+"?limit=1&continue="+forged); code != http.StatusGone {
+			if code, _, body := w.as("alice",
+				"/clusters/eu"+configMaps+"?limit=1&continue="+forged); code != http.StatusGone {
 				t.Errorf("%s: %d %s", name, code, body)
 			}
 		}
@@ -220,8 +226,11 @@ func TestGrant_versionsAreOfTheVisibleSet(t *testing.T) {
 				if got, _ := watched(t, body); !slices.Equal(got, []string{"ERROR 410"}) {
 					t.Errorf("%d: a watch from a version of another set: %q", i, got)
 				}
-				for _, path := range []string{"?limit=2&continue=" + token, "?resourceVersionMatch=Exact&resourceVersion=" + version} {
-					if code, _, body := w.as("alice", "/fleet"+configMaps+path); code != http.StatusGone || statusIn(t, body).Reason != metav1.StatusReasonExpired || statusIn(t, body).Continue != "" {
+				for _, path := range []string{
+					"?limit=2&continue=" + token, "?resourceVersionMatch=Exact&resourceVersion=" + version,
+				} {
+					if code, _, body := w.as("alice", "/fleet"+configMaps+path); code != http.StatusGone ||
+						statusIn(t, body).Reason != metav1.StatusReasonExpired || statusIn(t, body).Continue != "" {
 						t.Errorf("%d: %s of another set: %d %s", i, path, code, body)
 					}
 				}
@@ -236,7 +245,8 @@ func TestGrant_versionsAreOfTheVisibleSet(t *testing.T) {
 			if code, _, body := w.as("alice", "/fleet"+configMaps+"?limit=1&continue="+token); code != http.StatusOK {
 				t.Errorf("%d: a page of the set: %d %s", i, code, body)
 			}
-			if code, _, body := w.as("alice", "/fleet"+configMaps+"?resourceVersionMatch=Exact&resourceVersion="+version); code != http.StatusOK {
+			if code, _, body := w.as("alice",
+				"/fleet"+configMaps+"?resourceVersionMatch=Exact&resourceVersion="+version); code != http.StatusOK {
 				t.Errorf("%d: the version of the set: %d %s", i, code, body)
 			}
 			code, _, body := w.as("alice", "/fleet"+configMaps+"?resourceVersion="+version+"&labelSelector=app%3Da")
@@ -302,9 +312,13 @@ func TestGrant_versionsExceedForeignOnes(t *testing.T) {
 	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		g.allow("alice", "eu")
-		for i, path := range []string{"?resourceVersion=%s", "?resourceVersionMatch=Exact&resourceVersion=%s", "?watch=1&watershedFleet=keyed-by-cluster&timeoutSeconds=1&resourceVersion=%s"} {
+		for i, path := range []string{
+			"?resourceVersion=%s", "?resourceVersionMatch=Exact&resourceVersion=%s",
+			"?watch=1&watershedFleet=keyed-by-cluster&timeoutSeconds=1&resourceVersion=%s",
+		} {
 			w.as("alice", "/fleet"+configMaps)
-			ahead := fmt.Sprint((uint64(time.Now().Add(time.Duration(i+1)*10*time.Second).UnixMicro()) << 10) | (w.slot()+1)%1024)
+			ahead := fmt.Sprint((uint64(time.Now().Add(time.Duration(i+1)*10*time.Second).UnixMicro()) << 10) |
+				(w.slot()+1)%1024)
 			code, _, body := w.as("alice", "/fleet"+configMaps+fmt.Sprintf(path, ahead))
 			if code != http.StatusGone && !strings.Contains(body, `"code":410`) {
 				t.Errorf("%s: %d %s", path, code, body)
@@ -341,10 +355,16 @@ func TestGrant_countsMembersLeftOut(t *testing.T) {
 			{[]string{"a", "b", "c", "d"}, 0, ""},
 			{[]string{"a", "b", "c"}, 0, "1 cluster is left out: you may not read this resource there"},
 			{[]string{"a", "b"}, 0, "2 clusters are left out: you may not read this resource there"},
-			{[]string{"a", "b"}, 1, "1 cluster is left out: you may not read this resource there|1 cluster is left out: its access review failed or took too long"},
+			{
+				[]string{"a", "b"}, 1, "1 cluster is left out: you may not read this resource there|1 cluster is " +
+					"left out: its access review failed or took too long",
+			},
 			{[]string{"a", "b"}, 2, "2 clusters are left out: their access reviews failed or took too long"},
 			{[]string{"a", "b", "c"}, 7, "1 cluster is left out: its access review failed or took too long"},
-			{[]string{"a"}, 1, "2 clusters are left out: you may not read this resource there|1 cluster is left out: its access review failed or took too long"},
+			{
+				[]string{"a"}, 1, "2 clusters are left out: you may not read this resource there|1 cluster is left " +
+					"out: its access review failed or took too long",
+			},
 		} {
 			g.allow("alice", test.sees...)
 			g.unavailable = test.unavailable
@@ -359,15 +379,19 @@ func TestGrant_countsMembersLeftOut(t *testing.T) {
 					t.Errorf("%q with %d unavailable, %s: %q, want %q", test.sees, test.unavailable, path, got, want)
 				}
 			}
-			for _, selector := range []string{"", "watershed.dev/cluster=a", "watershed.dev/cluster in (a,d)", "app=a"} {
+			for _, selector := range []string{
+				"", "watershed.dev/cluster=a", "watershed.dev/cluster in (a,d)", "app=a",
+			} {
 				check("/fleet"+configMaps+"?labelSelector="+url.QueryEscape(selector), test.want)
 			}
-			pages := strings.NewReplacer("1 cluster is left out: you may not read this resource there", "1 cluster is left out: you may not read it", "this resource there", "them").Replace(test.want)
+			pages := strings.NewReplacer("1 cluster is left out: you may not read this resource there",
+				"1 cluster is left out: you may not read it", "this resource there", "them").Replace(test.want)
 			check("/clusters", pages)
 			check("/readyz?verbose", pages)
 		}
 		g.allow("alice") // nothing
-		if code, _, body := w.as("alice", "/fleet"+configMaps); code != http.StatusServiceUnavailable || !strings.Contains(body, "there are no clusters") {
+		if code, _, body := w.as("alice", "/fleet"+configMaps); code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "there are no clusters") {
 			t.Errorf("a caller that sees nothing: %d %s", code, body)
 		}
 		if _, _, body := w.as("alice", "/clusters"); body != `{"clusters":[]}`+"\n" {
@@ -384,8 +408,11 @@ func TestGrant_endsWatches(t *testing.T) {
 		w.options.Authorize = g.authorize
 	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
-		paths := []string{"/fleet" + watchMaps, "/clusters/eu" + watchMaps, "/clusters/eu" + watchMaps + "&watershedRead=consistent", "/clusters/eu/api/v1/watch/configmaps?timeoutSeconds=30",
-			"/clusters/eu" + watchMaps + "&resourceVersion=99999", "/fleet" + watchMaps + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan"}
+		paths := []string{"/fleet" + watchMaps, "/clusters/eu" + watchMaps,
+			"/clusters/eu" + watchMaps + "&watershedRead=consistent",
+			"/clusters/eu/api/v1/watch/configmaps?timeoutSeconds=30",
+			"/clusters/eu" + watchMaps + "&resourceVersion=99999",
+			"/fleet" + watchMaps + "&sendInitialEvents=1&resourceVersionMatch=NotOlderThan"}
 		for _, path := range paths {
 			for _, set := range [][]string{{"eu"}, {"*"}} {
 				g.allow("alice", set...)

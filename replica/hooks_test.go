@@ -48,13 +48,24 @@ func TestHooks_seeEveryRequest(t *testing.T) {
 	}, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for path, want := range map[string][]string{
-			"/clusters/one/api/v1/configmaps":      {"admit list /api/v1/configmaps", "authorize one", "done", "audit /api/v1/configmaps 200"},
-			"/clusters/one/nothing":                {"admit get /nothing", "authorize one", "done", "audit /nothing 404"},
-			"/clusters/none/api/v1/configmaps":     {"admit list /api/v1/configmaps", "authorize none", "done", "audit /api/v1/configmaps 403"},
+			"/clusters/one/api/v1/configmaps": {
+				"admit list /api/v1/configmaps", "authorize one", "done", "audit /api/v1/configmaps 200",
+			},
+			"/clusters/one/nothing": {
+				"admit get /nothing", "authorize one", "done", "audit /nothing 404",
+			},
+			"/clusters/none/api/v1/configmaps": {
+				"admit list /api/v1/configmaps", "authorize none", "done", "audit /api/v1/configmaps 403",
+			},
 			"/clusters/none/api/v1/secrets?busy=1": {"admit list /api/v1/secrets", "audit /api/v1/secrets 429"},
-			"/api/v1/configmaps":                   {"admit list /api/v1/configmaps", "authorize one", "done", "audit /api/v1/configmaps 200"},
-			"/clusters//api/v1/configmaps":         {"admit get /clusters//api/v1/configmaps", "authorize ", "done", "audit /clusters//api/v1/configmaps 404"},
-			"/readyz":                              {"admit get /readyz", "authorize ", "done", "audit /readyz 200"},
+			"/api/v1/configmaps": {
+				"admit list /api/v1/configmaps", "authorize one", "done", "audit /api/v1/configmaps 200",
+			},
+			"/clusters//api/v1/configmaps": {
+				"admit get /clusters//api/v1/configmaps", "authorize ", "done",
+				"audit /clusters//api/v1/configmaps 404",
+			},
+			"/readyz": {"admit get /readyz", "authorize ", "done", "audit /readyz 200"},
 		} {
 			calls = nil
 			_, h, body := w.get(path)
@@ -80,7 +91,8 @@ func TestHooks_auditWatches(t *testing.T) {
 		check := func(what string, code int) {
 			t.Helper()
 			begin, end := <-outcomes, <-outcomes
-			if !begin.Started || end.Started || begin.Status != code || end.Status != code || begin.Number != end.Number || begin.Number == last || begin.Took > end.Took {
+			if !begin.Started || end.Started || begin.Status != code || end.Status != code ||
+				begin.Number != end.Number || begin.Number == last || begin.Took > end.Took {
 				t.Errorf("%s: the outcomes are %+v and %+v", what, begin, end)
 			}
 			last = begin.Number

@@ -34,7 +34,8 @@ func TestIdleWatch_memory(t *testing.T) {
 	c := w.clusters.Cluster(0)
 	pod := c.Pod(0)
 	list := w.url + w.pods(0) + "?fieldSelector=metadata.name%21%3Dnone"
-	watch := w.url + "/clusters/" + c.Name() + "/api/v1/namespaces/" + pod.Namespace + "/pods?allowWatchBookmarks=true&watch=1&resourceVersion="
+	watch := w.url + "/clusters/" + c.Name() + "/api/v1/namespaces/" + pod.Namespace +
+		"/pods?allowWatchBookmarks=true&watch=1&resourceVersion="
 	each := func(n, streams int) (total uint64) {
 		heap, stacks := memoryInUse()
 		stop := idleClients(t, list, watch+uitoa(c.Version()), n, streams, func() { c.Touch(0) })
@@ -121,7 +122,12 @@ func TestIdleClient(t *testing.T) {
 	seen := make(chan error, n)
 	for i := range n {
 		if i%streams == 0 {
-			client = &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+			client = &http.Client{
+				Transport: &http.Transport{
+					ForceAttemptHTTP2: true,
+					TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+				},
+			}
 		}
 		if i%10 == 0 {
 			body := get(list)

@@ -57,7 +57,9 @@ type journal struct {
 }
 
 func newJournal(asJSON, streams bool) *journal {
-	return &journal{asJSON: asJSON, streams: streams, version: 1, eras: [][]*entry{nil}, open: map[*journalWatch]struct{}{}}
+	return &journal{
+		asJSON: asJSON, streams: streams, version: 1, eras: [][]*entry{nil}, open: map[*journalWatch]struct{}{},
+	}
 }
 
 // era returns the number of the current era.
@@ -168,9 +170,12 @@ func (j *journal) RoundTrip(r *http.Request) (*http.Response, error) {
 	case "/apis":
 		return answerJSON(200, `{"kind":"APIGroupList","groups":[]}`), nil
 	case "/api/v1":
-		return answerJSON(200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`), nil
+		return answerJSON(200,
+			`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`), nil
 	case "/api/v1/namespaces/kube-system":
-		return answerJSON(200, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"%p"}}`, j)), nil
+		return answerJSON(200, fmt.Sprintf(
+			`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"%p"}}`, j,
+		)), nil
 	case "/api/v1/pods":
 		query := r.URL.Query()
 		version, _ := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
@@ -188,7 +193,9 @@ func (*journal) CloseIdleConnections() {}
 // listLocked lists the current state or, with a token, the state of the token.
 func (j *journal) listLocked(version uint64, limit, from string) *http.Response {
 	if version > j.version {
-		return answerJSON(504, string(statusJSON(504, metav1.StatusReasonTimeout, metav1.CauseTypeResourceVersionTooLarge)))
+		return answerJSON(504, string(
+			statusJSON(504, metav1.StatusReasonTimeout, metav1.CauseTypeResourceVersionTooLarge),
+		))
 	}
 	at, start := j.version, ""
 	if from != "" {
@@ -226,7 +233,10 @@ func (j *journal) answerList(some []*entry, version uint64, next string) *http.R
 		for i, e := range some {
 			items[i] = e.json(false)
 		}
-		return answerJSON(200, fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`, version, next, strings.Join(items, ",")))
+		return answerJSON(200, fmt.Sprintf(
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`,
+			version, next, strings.Join(items, ","),
+		))
 	}
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(version), Continue: next}}
 	for _, e := range some {
@@ -367,7 +377,10 @@ func (w *journalWatch) Close() error {
 }
 
 func (e *entry) pod() *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.name, ResourceVersion: fmt.Sprint(e.version)}, Spec: corev1.PodSpec{NodeName: e.node}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.name, ResourceVersion: fmt.Sprint(e.version)},
+		Spec:       corev1.PodSpec{NodeName: e.node},
+	}
 	if e.app != "" {
 		p.Labels = map[string]string{"app": e.app}
 	}
@@ -385,7 +398,10 @@ func (e *entry) json(kind bool) string {
 	if e.odd {
 		containers = `"none"`
 	}
-	return fmt.Sprintf(`{%s"metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d"%s},"spec":{"nodeName":%q,"containers":%s}}`, head, e.name, e.namespace, e.version, labels, e.node, containers)
+	return fmt.Sprintf(
+		`{%s"metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d"%s},"spec":{"nodeName":%q,"containers":%s}}`,
+		head, e.name, e.namespace, e.version, labels, e.node, containers,
+	)
 }
 
 func enveloped(apiVersion, kind string, raw []byte) []byte {
@@ -395,9 +411,16 @@ func enveloped(apiVersion, kind string, raw []byte) []byte {
 }
 
 func statusJSON(code int32, reason metav1.StatusReason, cause metav1.CauseType) []byte {
-	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: code, Reason: reason}
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Code:     code,
+		Reason:   reason,
+	}
 	if cause != "" {
-		status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: cause, Message: "Too large resource version"}}}
+		status.Details = &metav1.StatusDetails{
+			Causes: []metav1.StatusCause{{Type: cause, Message: "Too large resource version"}},
+		}
 	}
 	raw, _ := json.Marshal(status)
 	return raw
@@ -410,6 +433,7 @@ func answerJSON(code int, body string) *http.Response {
 func answer(code int, contentType string, body []byte) *http.Response {
 	return &http.Response{
 		StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(string(body))), ContentLength: -1,
+		Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(string(body))),
+		ContentLength: -1,
 	}
 }

@@ -31,11 +31,13 @@ func TestPassThrough_late(t *testing.T) {
 		mu.Lock()
 		asked = append(asked, r.URL.Query())
 		mu.Unlock()
-		_, _ = io.WriteString(rw, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9999999999"},"items":[]}`)
+		_, _ = io.WriteString(rw,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9999999999"},"items":[]}`)
 		return true
 	})
 	mine := []string{"Authorization", "Bearer mine"}
-	w.send(http.MethodPost, w.root(0)+"/api/v1/namespaces/n/pods", "{}", append(mine, "Content-Type", "application/json")...)
+	w.send(http.MethodPost, w.root(0)+"/api/v1/namespaces/n/pods", "{}",
+		append(mine, "Content-Type", "application/json")...)
 	for _, query := range []string{"resourceVersion=0&resourceVersionMatch=NotOlderThan&limit=5", "limit=5"} {
 		resp, text := w.send(http.MethodGet, w.root(0)+"/api/v1/namespaces/n/pods?"+query, "", mine...)
 		if resp.StatusCode != http.StatusOK || resp.Header.Get("Watershed-Source") != "passed-on" {

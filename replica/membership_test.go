@@ -77,10 +77,12 @@ func TestMembership_replacedServerIsNotRead(t *testing.T) {
 		w.lists <- []fleet.Entry{w.entry("eu", "other"), w.entry("us", "us")}
 		time.Sleep(20 * time.Second)
 		code, h, body := w.as("alice", "/fleet"+configMaps)
-		if got, _ := placed(t, body); code != http.StatusOK || !slices.Equal(got, []string{"us/a", "us/b"}) || !strings.Contains(strings.Join(h["Warning"], "\n"), "not reached yet, and left out: cluster eu") {
+		if got, _ := placed(t, body); code != http.StatusOK || !slices.Equal(got, []string{"us/a", "us/b"}) ||
+			!strings.Contains(strings.Join(h["Warning"], "\n"), "not reached yet, and left out: cluster eu") {
 			t.Errorf("while the server is replaced: %d %q %q", code, got, h["Warning"])
 		}
-		if code, _, body := w.as("alice", "/fleet/api/v1/namespaces/shop/configmaps/none"); code != http.StatusServiceUnavailable {
+		if code, _, body := w.as("alice",
+			"/fleet/api/v1/namespaces/shop/configmaps/none"); code != http.StatusServiceUnavailable {
 			t.Errorf("an object that may be there: %d %s", code, body)
 		}
 		_, _, body = w.as("alice", "/fleet"+watchMaps+"&resourceVersion="+version)
@@ -114,7 +116,11 @@ func TestAuthorize_decidesAboutImpersonation(t *testing.T) {
 func TestFleetDocuments_areBounded(t *testing.T) {
 	var d fleetDocuments
 	of := func(n int) setResources {
-		r := kube.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: fmt.Sprint("r", n)}, Kind: "R", Verbs: []string{"list"}}
+		r := kube.Resource{
+			GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: fmt.Sprint("r", n)},
+			Kind:                 "R",
+			Verbs:                []string{"list"},
+		}
 		return setResources{served: []kube.Resource{r}}
 	}
 	first := d.of("first", of(0))

@@ -42,7 +42,9 @@ func TestNewerCluster_losesNoFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		inProtobuf := &script{protobuf: true, initial: [][]byte{scriptedPod(true, "web-0", 10, false)}, later: make(chan []byte)}
+		inProtobuf := &script{
+			protobuf: true, initial: [][]byte{scriptedPod(true, "web-0", 10, false)}, later: make(chan []byte),
+		}
 		inJSON := &script{initial: [][]byte{scriptedPod(false, "web-0", 10, false), newerPod(false, "web-1", 20)}}
 		if !later {
 			inProtobuf.initial = append(inProtobuf.initial, newerPod(true, "web-1", 20))
@@ -70,12 +72,14 @@ func TestNewerCluster_losesNoFields(t *testing.T) {
 			})
 		}
 		for _, accept := range []string{"application/json", protobufType + ",application/json"} {
-			if body, _ := w.read(w.pods(0), "Accept", accept); strings.Count(string(body), `"field":"newer"`) != 1 || strings.Count(string(body), `"web-`) != 2 {
+			if body, _ := w.read(w.pods(0), "Accept", accept); strings.Count(string(body), `"field":"newer"`) != 1 ||
+				strings.Count(string(body), `"web-`) != 2 {
 				t.Errorf("later %v, Accept %s: %s", later, accept, body)
 			}
 		}
 		m, _ := f.Member(s.Cluster(0).Name())
-		if got := m.Status(); len(got.JSON) != 1 || got.JSON[0] != (schema.GroupResource{Resource: "pods"}) || got.State != fleet.Live {
+		if got := m.Status(); len(got.JSON) != 1 || got.JSON[0] != (schema.GroupResource{Resource: "pods"}) ||
+			got.State != fleet.Live {
 			t.Errorf("later %v: the status is %+v", later, got)
 		}
 		if page, _ := w.read("/clusters"); !strings.Contains(string(page), `"json":["pods"]`) {
@@ -92,7 +96,9 @@ func TestNewerCluster_afterARestart(t *testing.T) {
 	expect.NoError(t, err)
 	t.Cleanup(s.Close)
 	path := t.TempDir()
-	inProtobuf := &script{protobuf: true, initial: [][]byte{scriptedPod(true, "web-0", 10, false)}, later: make(chan []byte)}
+	inProtobuf := &script{
+		protobuf: true, initial: [][]byte{scriptedPod(true, "web-0", 10, false)}, later: make(chan []byte),
+	}
 	inJSON := &script{initial: [][]byte{
 		scriptedPod(false, "web-0", 10, false), newerPod(false, "web-1", 20), scriptedPod(false, "web-2", 90, false),
 	}}

@@ -71,7 +71,12 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func (s *script) bookmark() []byte {
-	mark := corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "100", Annotations: map[string]string{"k8s.io/initial-events-end": "true"}}}
+	mark := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: "100",
+			Annotations:     map[string]string{"k8s.io/initial-events-end": "true"},
+		},
+	}
 	if s.protobuf {
 		raw, _ := mark.Marshal()
 		return raw
@@ -95,7 +100,8 @@ func (s *script) frame(t string, raw []byte) []byte {
 // scriptedPod returns a pod. A broken one has readable metadata, but cannot be decoded.
 func scriptedPod(protobuf bool, name string, version int, broken bool) []byte {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: name, ResourceVersion: fmt.Sprint(version), Labels: map[string]string{"broken": fmt.Sprint(broken)},
+		Namespace: "shop", Name: name, ResourceVersion: fmt.Sprint(version),
+		Labels: map[string]string{"broken": fmt.Sprint(broken)},
 	}}
 	pod.Spec.NodeName = "node-1"
 	if protobuf {
@@ -165,23 +171,28 @@ func TestJSONOrigin_isCompleteInProtobuf(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(list.Items) != 5 || list.Items[4].Spec.NodeName != "node-1" || header.Get("Content-Type") != want {
-				t.Errorf("%s, Accept %s: %d pods as %s, want 5 as %s", path, accept, len(list.Items), header.Get("Content-Type"), want)
+				t.Errorf("%s, Accept %s: %d pods as %s, want 5 as %s", path, accept, len(list.Items),
+					header.Get("Content-Type"), want)
 			}
 			if want == "application/json" && strings.Contains(string(body), `"items":[{"kind"`) {
 				t.Errorf("%s, Accept %s: items have a kind, which those of kube-apiserver do not", path, accept)
 			}
 		}
-		if body, _, err := w.whole(path, "Accept", protobufType+partialType); err != nil || strings.Count(string(body), "good-") != 5 {
+		if body, _, err := w.whole(path, "Accept", protobufType+partialType); err != nil ||
+			strings.Count(string(body), "good-") != 5 {
 			t.Errorf("%s: metadata in protobuf: %v", path, err)
 		}
 	}
 	one := "/clusters/" + w.clusters.Cluster(0).Name() + "/api/v1/namespaces/shop/pods/good-3"
-	if body, _, err := w.whole(one, "Accept", protobufType); err != nil || !strings.HasPrefix(string(body), "k8s\x00") || !strings.Contains(string(body), "node-1") {
+	if body, _, err := w.whole(one, "Accept", protobufType); err != nil ||
+		!strings.HasPrefix(string(body), "k8s\x00") || !strings.Contains(string(body), "node-1") {
 		t.Errorf("get in protobuf: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	resp, err := w.get(ctx, w.pods(0)+"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "Accept", protobufType)
+	resp, err := w.get(ctx, w.pods(0)+
+		"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "Accept",
+		protobufType)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +220,10 @@ func TestBrokenObject_failsTheResponse(t *testing.T) {
 	for _, protobuf := range []bool{false, true} {
 		w, _ := newScripted(t, protobuf, true)
 		name := w.clusters.Cluster(0).Name()
-		lists := []string{w.pods(0), w.pods(0) + "?limit=20", "/fleet/api/v1/pods", w.pods(0) + "?fieldSelector=status.phase%21%3DRunning"}
+		lists := []string{
+			w.pods(0), w.pods(0) + "?limit=20", "/fleet/api/v1/pods",
+			w.pods(0) + "?fieldSelector=status.phase%21%3DRunning",
+		}
 		accepts := []string{tableType, tableType + ";pretty=1", strings.Replace(tableType, "json", "yaml", 1)}
 		if protobuf {
 			accepts = append(accepts, "application/json", "application/yaml", "application/json;pretty=1")
@@ -220,14 +234,17 @@ func TestBrokenObject_failsTheResponse(t *testing.T) {
 			for _, accept := range accepts {
 				for _, encoding := range []string{"identity", "gzip"} {
 					if body, _, err := w.whole(path, "Accept", accept, "Accept-Encoding", encoding); err == nil {
-						t.Errorf("protobuf %v, %s, Accept %s: a list without the broken pod: %.200q", protobuf, path, accept, body)
+						t.Errorf("protobuf %v, %s, Accept %s: a list without the broken pod: %.200q", protobuf, path,
+							accept, body)
 					} else if path == lists[0] && !strings.Contains(err.Error(), "500") {
 						t.Errorf("protobuf %v, %s, Accept %s: %v, want a 500", protobuf, path, accept, err)
 					}
 				}
 			}
 		}
-		for _, path := range []string{"/clusters/" + name + "/api/v1/namespaces/shop/pods/bad", "/fleet/api/v1/namespaces/shop/pods/bad"} {
+		for _, path := range []string{
+			"/clusters/" + name + "/api/v1/namespaces/shop/pods/bad", "/fleet/api/v1/namespaces/shop/pods/bad",
+		} {
 			for _, accept := range accepts {
 				if body, _, err := w.whole(path, "Accept", accept); err == nil {
 					t.Errorf("protobuf %v, %s, Accept %s: %.200q", protobuf, path, accept, body)
@@ -256,14 +273,17 @@ func TestBrokenObject_endsTheWatch(t *testing.T) {
 		}
 		for i, shape := range shapes {
 			for _, path := range []string{broken.pods(0), all} {
-				broken.endsWithError(fmt.Sprintf("initial events, protobuf %v, %s, %s", protobuf, path, shape), path, shape, "identity", protobuf, nil)
-				broken.endsWithError(fmt.Sprintf("initial events, protobuf %v, %s, %s, gzip", protobuf, path, shape), path, shape, "gzip", protobuf, nil)
+				broken.endsWithError(fmt.Sprintf("initial events, protobuf %v, %s, %s", protobuf, path, shape), path,
+					shape, "identity", protobuf, nil)
+				broken.endsWithError(fmt.Sprintf("initial events, protobuf %v, %s, %s, gzip", protobuf, path, shape),
+					path, shape, "gzip", protobuf, nil)
 			}
 			for j, path := range []string{later.pods(0), all} {
 				v := 200 + 10*i + 2*j
-				later.endsWithError(fmt.Sprintf("protobuf %v, %s, %s", protobuf, path, shape), path, shape, "identity", protobuf, func() {
-					s.later <- scriptedPod(protobuf, "bad", v, true)
-				})
+				later.endsWithError(fmt.Sprintf("protobuf %v, %s, %s", protobuf, path, shape), path, shape, "identity",
+					protobuf, func() {
+						s.later <- scriptedPod(protobuf, "bad", v, true)
+					})
 				s.later <- scriptedPod(protobuf, "bad", v+1, false)
 				for _, path := range []string{later.pods(0), all} { // until the object can be read again
 					later.until(http.StatusOK, path+"?fieldSelector=spec.nodeName%3Dnode-1")

@@ -54,8 +54,11 @@ func TestOrigin_isBounded(t *testing.T) {
 		}
 		began := time.Now()
 		code, header, status := w.ask(w.pods(0) + c.query + "&watershedRead=consistent")
-		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || status.Reason != metav1.StatusReasonTooManyRequests || !strings.Contains(status.Message, "passed on to cluster") {
-			t.Errorf("%s: one more gets %d, Retry-After %q, %s", c.query, code, header.Get("Retry-After"), status.Message)
+		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" ||
+			status.Reason != metav1.StatusReasonTooManyRequests ||
+			!strings.Contains(status.Message, "passed on to cluster") {
+			t.Errorf("%s: one more gets %d, Retry-After %q, %s", c.query, code, header.Get("Retry-After"),
+				status.Message)
 		}
 		if took := time.Since(began); took >= originTimeout {
 			t.Errorf("%s: that took %v", c.query, took)
@@ -93,7 +96,8 @@ func TestOrigin_shareOfAUser(t *testing.T) {
 	var asking sync.WaitGroup
 	for range originRequests / 2 {
 		asking.Go(func() {
-			if resp, err := w.get(ctx, w.pods(0)+"?labelSelector=mine&watershedRead=consistent", "Authorization", "Bearer greedy"); err == nil {
+			if resp, err := w.get(ctx, w.pods(0)+"?labelSelector=mine&watershedRead=consistent", "Authorization",
+				"Bearer greedy"); err == nil {
 				_ = resp.Body.Close()
 			}
 		})
@@ -101,7 +105,9 @@ func TestOrigin_shareOfAUser(t *testing.T) {
 	for range originRequests / 2 {
 		<-reached
 	}
-	for token, want := range map[string]int{"Bearer greedy": http.StatusTooManyRequests, "Bearer other": http.StatusOK} {
+	for token, want := range map[string]int{
+		"Bearer greedy": http.StatusTooManyRequests, "Bearer other": http.StatusOK,
+	} {
 		if code, _, status := w.ask(w.pods(0)+"?watershedRead=consistent", "Authorization", token); code != want {
 			t.Errorf("%s: %d %s, want %d", token, code, status.Message, want)
 		}

@@ -88,7 +88,9 @@ func newOrigin(t *testing.T, c *simulated.Cluster) *origin {
 		}
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.server.Certificate().Raw})
-	o.config = &rest.Config{Host: o.server.URL, BearerToken: "of-the-replica", TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	o.config = &rest.Config{
+		Host: o.server.URL, BearerToken: "of-the-replica", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+	}
 	return o
 }
 
@@ -103,7 +105,9 @@ func (o *origin) answers(answer func(http.ResponseWriter, *http.Request) bool) {
 // the origins before the replica starts.
 func newOrigins(t *testing.T, clusters int, prepare func([]*origin)) (*simulatedReplica, []*origin) {
 	t.Helper()
-	return newOriginsWith(t, clusters, prepare, &replica.Options{OriginTimeout: originTimeout, OriginRequests: originRequests, OriginWatches: originWatches})
+	return newOriginsWith(t, clusters, prepare, &replica.Options{
+		OriginTimeout: originTimeout, OriginRequests: originRequests, OriginWatches: originWatches,
+	})
 }
 
 // newOriginsWith is newOrigins with other options of the replica.
@@ -189,27 +193,34 @@ func TestOrigin_isAskedByTheReplica(t *testing.T) {
 	})
 	client := []string{
 		"Authorization", "Bearer of-the-client", "Cookie", "of=client", "X-Remote-User", "somebody",
-		"Proxy-Authorization", "Basic xyz", "X-Forwarded-For", "10.0.0.1", "Te", "trailers", "User-Agent", "of-the-client", "Accept", "application/yaml", "Range", "bytes=0-1",
+		"Proxy-Authorization", "Basic xyz", "X-Forwarded-For", "10.0.0.1", "Te", "trailers", "User-Agent",
+		"of-the-client", "Accept", "application/yaml", "Range", "bytes=0-1",
 	}
 	for query, header := range map[string][]string{
 		"?limit=3&labelSelector=mine&watershedRead=consistent":        client,
 		"?watershedRead=consistent&limit=3&labelSelector=mine%2Cyour": client,
-		"?limit=3&labelSelector=mine":                                 append([]string{"Watershed-Read", "consistent"}, client...),
+		"?limit=3&labelSelector=mine": append([]string{"Watershed-Read", "consistent"},
+			client...),
 	} {
 		_, got, _ := w.ask(w.pods(0)+query, header...)
 		if got.Get("Watershed-Source") != "origin" {
 			t.Fatalf("%s: it is not from the origin: %v", query, got)
 		}
 		r := <-asked
-		if r.Header.Get("Authorization") != "Bearer of-the-replica" || r.Host != strings.TrimPrefix(origins[0].server.URL, "https://") || r.Header.Get("Accept") != "application/yaml" {
+		if r.Header.Get("Authorization") != "Bearer of-the-replica" ||
+			r.Host != strings.TrimPrefix(origins[0].server.URL, "https://") ||
+			r.Header.Get("Accept") != "application/yaml" {
 			t.Errorf("%s: the origin %s is asked %v", query, r.Host, r.Header)
 		}
-		for _, name := range []string{"Cookie", "X-Remote-User", "Proxy-Authorization", "X-Forwarded-For", "Te", "Watershed-Read", "Range"} {
+		for _, name := range []string{
+			"Cookie", "X-Remote-User", "Proxy-Authorization", "X-Forwarded-For", "Te", "Watershed-Read", "Range",
+		} {
 			if values := r.Header.Values(name); len(values) > 0 {
 				t.Errorf("%s: the origin receives %s: %q", query, name, values)
 			}
 		}
-		if q := r.URL.Query(); q.Has("watershedRead") || q.Get("limit") != "3" || !strings.HasPrefix(q.Get("labelSelector"), "mine") || r.URL.Path != "/api/v1/pods" {
+		if q := r.URL.Query(); q.Has("watershedRead") || q.Get("limit") != "3" ||
+			!strings.HasPrefix(q.Get("labelSelector"), "mine") || r.URL.Path != "/api/v1/pods" {
 			t.Errorf("%s: the origin is asked %s", query, r.URL)
 		}
 	}
@@ -221,7 +232,8 @@ func TestOrigin_saysWhatItSays(t *testing.T) {
 	w, origins := newOrigins(t, 1, nil)
 	w.until(http.StatusOK, w.pods(0))
 	says := http.Header{
-		"Content-Type": {"application/json"}, "Retry-After": {"7"}, "Warning": {`299 - "one"`, `299 - "two"`}, "Audit-Id": {"a-b-c"},
+		"Content-Type": {"application/json"}, "Retry-After": {"7"}, "Warning": {`299 - "one"`, `299 - "two"`},
+		"Audit-Id":                       {"a-b-c"},
 		"X-Kubernetes-Pf-Flowschema-Uid": {"uid"}, "Etag": {`"x"`},
 	}
 	origins[0].answers(func(w http.ResponseWriter, r *http.Request) bool {
@@ -372,7 +384,9 @@ func TestFleet_saysNothingOfWhatItHasNotRead(t *testing.T) {
 	})
 	const all, absent = "/fleet/api/v1/pods", "/fleet/api/v1/namespaces/default/pods/absent"
 	w.until(http.StatusTooManyRequests, all)
-	for _, path := range []string{all, all + "?limit=3", all + "?watch=1&timeoutSeconds=1&watershedFleet=keyed-by-cluster", absent} {
+	for _, path := range []string{
+		all, all + "?limit=3", all + "?watch=1&timeoutSeconds=1&watershedFleet=keyed-by-cluster", absent,
+	} {
 		if code, header, status := w.ask(path); code != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
 			t.Errorf("%s before anything was read: %d %+v", path, code, status)
 		}
@@ -382,7 +396,8 @@ func TestFleet_saysNothingOfWhatItHasNotRead(t *testing.T) {
 	if name := w.clusters.Cluster(1).Name(); !strings.Contains(strings.Join(header.Values("Warning"), " "), name) {
 		t.Errorf("a list without %s warns of %q", name, header.Values("Warning"))
 	}
-	if code, _, status := w.ask(absent); code != http.StatusServiceUnavailable || !strings.Contains(status.Message, w.clusters.Cluster(1).Name()) {
+	if code, _, status := w.ask(absent); code != http.StatusServiceUnavailable ||
+		!strings.Contains(status.Message, w.clusters.Cluster(1).Name()) {
 		t.Errorf("what may be in a cluster that was not read: %d %+v", code, status)
 	}
 	pod := w.clusters.Cluster(0).Pod(0)

@@ -61,7 +61,8 @@ func TestList_clusterLeavesBetweenPages(t *testing.T) {
 	expect.NoError(t, f.WaitForSync(t.Context()))
 	page := func(more string) (code int, list metav1.PartialObjectMetadataList) {
 		w := httptest.NewRecorder()
-		server.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/fleet/api/v1/pods?limit=2&continue="+more, http.NoBody))
+		server.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			"/fleet/api/v1/pods?limit=2&continue="+more, http.NoBody))
 		if w.Code == http.StatusOK {
 			expect.NoError(t, json.Unmarshal(w.Body.Bytes(), &list))
 		}

@@ -34,7 +34,8 @@ const passedRequests, passedConnections = 4, 4
 func newPassing(t *testing.T, clusters int) (*simulatedReplica, []*origin) {
 	t.Helper()
 	w, origins := newOriginsWith(t, clusters, nil, &replica.Options{
-		OriginTimeout: originTimeout, PassThrough: true, PassedRequests: passedRequests, PassedConnections: passedConnections,
+		OriginTimeout: originTimeout, PassThrough: true, PassedRequests: passedRequests,
+		PassedConnections: passedConnections,
 		Authorize: func(r *http.Request, _ *replica.Request) (*replica.Access, error) {
 			return &replica.Access{User: r.Header.Get("Authorization")}, nil
 		},
@@ -67,7 +68,9 @@ func (w *simulatedReplica) send(method, path, body string, header ...string) (*h
 		r.Header.Add(header[i], header[i+1])
 	}
 	// HTTP/2 has no Connection header, and a client would follow redirects.
-	transport := &http.Transport{TLSClientConfig: w.client.Transport.(*http.Transport).TLSClientConfig.Clone(), DisableKeepAlives: true}
+	transport := &http.Transport{
+		TLSClientConfig: w.client.Transport.(*http.Transport).TLSClientConfig.Clone(), DisableKeepAlives: true,
+	}
 	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	resp, err := transport.RoundTrip(r)
 	if err != nil {
@@ -120,17 +123,31 @@ func TestPassThrough_credentials(t *testing.T) {
 		{"no credentials", body, nil, nil},
 		// CVE-2021-31999: a proxy that treats Authorization as a header of the hop drops the
 		// token, and its transport adds its own.
-		{"Connection names Authorization", body, []string{"Authorization", "Bearer mine", "Connection", "Authorization, X-Foo"}, []string{"Bearer mine"}},
-		{"Connection names Impersonate-User", body, []string{"Authorization", "Bearer mine", "Impersonate-User", "bob", "Connection", "Impersonate-User"}, []string{"Bearer mine"}},
-		{"claims of a proxy", body, []string{"Authorization", "Bearer mine", "X-Remote-User", "admin", "X-Remote-Group", "system:masters", "X-Remote-Extra-A", "b",
-			"X-Forwarded-For", "1.2.3.4", "X-Forwarded-Host", "x", "Forwarded", "for=1.2.3.4", "X-Real-Ip", "1.2.3.4", "Cookie", "a=b", "Proxy-Authorization", "Basic x"}, []string{"Bearer mine"}},
+		{
+			"Connection names Authorization",
+			body,
+			[]string{"Authorization", "Bearer mine", "Connection", "Authorization, X-Foo"},
+			[]string{"Bearer mine"},
+		},
+		{
+			"Connection names Impersonate-User",
+			body,
+			[]string{"Authorization", "Bearer mine", "Impersonate-User", "bob", "Connection", "Impersonate-User"},
+			[]string{"Bearer mine"},
+		},
+		{"claims of a proxy", body,
+			[]string{"Authorization", "Bearer mine", "X-Remote-User", "admin", "X-Remote-Group", "system:masters",
+				"X-Remote-Extra-A", "b",
+				"X-Forwarded-For", "1.2.3.4", "X-Forwarded-Host", "x", "Forwarded", "for=1.2.3.4", "X-Real-Ip",
+				"1.2.3.4", "Cookie", "a=b", "Proxy-Authorization", "Basic x"}, []string{"Bearer mine"}},
 	} {
 		mu.Lock()
 		seen, bodies = nil, nil
 		mu.Unlock()
 		resp, text := w.send(http.MethodPost, path, c.body, append(c.header, "Content-Type", "application/json")...)
 		mu.Lock()
-		if resp.StatusCode != http.StatusCreated || !strings.Contains(text, "ConfigMap") || resp.Header.Get("Watershed-Source") != "passed-on" {
+		if resp.StatusCode != http.StatusCreated || !strings.Contains(text, "ConfigMap") ||
+			resp.Header.Get("Watershed-Source") != "passed-on" {
 			t.Errorf("%s: %d %s %v", c.name, resp.StatusCode, text, resp.Header)
 		}
 		if len(seen) != 1 || bodies[0] != c.body {
@@ -156,7 +173,8 @@ func TestPassThrough_credentials(t *testing.T) {
 				t.Errorf("%s: the cluster has received %s", c.name, name)
 			}
 		}
-		if seen[0].URL.Path != "/api/v1/namespaces/n/configmaps" || seen[0].URL.RawQuery != "fieldManager=mine" || seen[0].Method != http.MethodPost {
+		if seen[0].URL.Path != "/api/v1/namespaces/n/configmaps" || seen[0].URL.RawQuery != "fieldManager=mine" ||
+			seen[0].Method != http.MethodPost {
 			t.Errorf("%s: the cluster has received %s %s", c.name, seen[0].Method, seen[0].URL)
 		}
 		if slices.Contains(c.header, "Impersonate-User") && h.Get("Impersonate-User") != "bob" {
@@ -187,16 +205,74 @@ func TestPassThrough_responses(t *testing.T) {
 		want     int
 		location string
 	}{
-		{name: "a redirect to another server", path: "/api/v1/nodes/n/proxy/", code: 302, header: []string{"Location", "https://evil.example/"}, want: 502},
-		{name: "a redirect without a scheme", path: "/api/v1/nodes/n/proxy/", code: 302, header: []string{"Location", "//evil.example/"}, want: 502},
-		{name: "a redirect with a backslash", path: "/api/v1/nodes/n/proxy/", code: 302, header: []string{"Location", `/\evil.example/`}, want: 502},
-		{name: "a redirect that climbs", path: "/api/v1/nodes/n/proxy/", code: 302, header: []string{"Location", "/../b/api"}, want: 502},
+		{
+			name:   "a redirect to another server",
+			path:   "/api/v1/nodes/n/proxy/",
+			code:   302,
+			header: []string{"Location", "https://evil.example/"},
+			want:   502,
+		},
+		{
+			name:   "a redirect without a scheme",
+			path:   "/api/v1/nodes/n/proxy/",
+			code:   302,
+			header: []string{"Location", "//evil.example/"},
+			want:   502,
+		},
+		{
+			name:   "a redirect with a backslash",
+			path:   "/api/v1/nodes/n/proxy/",
+			code:   302,
+			header: []string{"Location", `/\evil.example/`},
+			want:   502,
+		},
+		{
+			name:   "a redirect that climbs",
+			path:   "/api/v1/nodes/n/proxy/",
+			code:   302,
+			header: []string{"Location", "/../b/api"},
+			want:   502,
+		},
 		{name: "a redirect without a location", path: "/api/v1/nodes/n/proxy/", code: 302, want: 502},
-		{name: "a redirect of an aggregated API", path: "/apis/metrics.k8s.io/v1beta1/nodes", code: 307, header: []string{"Location", "https://evil.example/"}, want: 502},
-		{name: "a redirect in the cluster", path: "/api/v1/nodes/n/proxy/a", code: 301, header: []string{"Location", "/api/v1/nodes/n/proxy/a/?b=c"}, want: 301, location: w.root(0) + "/api/v1/nodes/n/proxy/a/?b=c"},
-		{name: "a page in place of an object", path: "/api/v1/secrets", code: 200, header: []string{"Content-Type", "text/html"}, want: 502},
-		{name: "a page of a program in the cluster", path: "/api/v1/nodes/n/proxy/", code: 200, header: []string{"Content-Type", "text/html"}, want: 200},
-		{name: "cookies and demands", path: "/api/v1/secrets", code: 401, want: 401, header: []string{"Content-Type", "application/json", "Set-Cookie", "a=b", "Www-Authenticate", "Basic", "Refresh", "0", "Alt-Svc", "h3=1"}},
+		{
+			name:   "a redirect of an aggregated API",
+			path:   "/apis/metrics.k8s.io/v1beta1/nodes",
+			code:   307,
+			header: []string{"Location", "https://evil.example/"},
+			want:   502,
+		},
+		{
+			name:     "a redirect in the cluster",
+			path:     "/api/v1/nodes/n/proxy/a",
+			code:     301,
+			header:   []string{"Location", "/api/v1/nodes/n/proxy/a/?b=c"},
+			want:     301,
+			location: w.root(0) + "/api/v1/nodes/n/proxy/a/?b=c",
+		},
+		{
+			name:   "a page in place of an object",
+			path:   "/api/v1/secrets",
+			code:   200,
+			header: []string{"Content-Type", "text/html"},
+			want:   502,
+		},
+		{
+			name:   "a page of a program in the cluster",
+			path:   "/api/v1/nodes/n/proxy/",
+			code:   200,
+			header: []string{"Content-Type", "text/html"},
+			want:   200,
+		},
+		{
+			name: "cookies and demands",
+			path: "/api/v1/secrets",
+			code: 401,
+			want: 401,
+			header: []string{
+				"Content-Type", "application/json", "Set-Cookie", "a=b", "Www-Authenticate", "Basic", "Refresh", "0",
+				"Alt-Svc", "h3=1",
+			},
+		},
 	} {
 		f := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			for i := 0; i < len(c.header); i += 2 {
@@ -207,7 +283,8 @@ func TestPassThrough_responses(t *testing.T) {
 		answer.Store(&f)
 		resp, text := w.send(http.MethodGet, w.root(0)+c.path+"?mine", "", "Authorization", "Bearer mine")
 		if resp.StatusCode != c.want || resp.Header.Get("Location") != c.location {
-			t.Errorf("%s: %d to %q, want %d to %q: %s", c.name, resp.StatusCode, resp.Header.Get("Location"), c.want, c.location, text)
+			t.Errorf("%s: %d to %q, want %d to %q: %s", c.name, resp.StatusCode, resp.Header.Get("Location"), c.want,
+				c.location, text)
 		}
 		for _, name := range []string{"Set-Cookie", "Www-Authenticate", "Refresh", "Alt-Svc"} {
 			if resp.Header.Get(name) != "" {
@@ -236,7 +313,9 @@ func (w *simulatedReplica) dial() net.Conn {
 // upgrade asks for another protocol, and returns the response.
 func (w *simulatedReplica) upgrade(c net.Conn, path string) (*http.Response, *bufio.Reader) {
 	w.t.Helper()
-	_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer mine\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", path)
+	_, err := fmt.Fprintf(c,
+		"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer mine\r\nConnection: "+
+			"Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", path)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -255,7 +334,8 @@ func echo(w http.ResponseWriter, protocol string) {
 		return
 	}
 	defer c.Close()
-	_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", protocol)
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+		"%s\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", protocol)
 	_, _ = io.Copy(c, b)
 }
 
@@ -272,7 +352,8 @@ func TestPassThrough_upgrades(t *testing.T) {
 			return false
 		}
 		requests.Add(1)
-		if r.Header.Get("Authorization") != "Bearer mine" || r.Header.Get("Upgrade") != "SPDY/3.1" || r.Header.Get("X-Stream-Protocol-Version") == "" {
+		if r.Header.Get("Authorization") != "Bearer mine" || r.Header.Get("Upgrade") != "SPDY/3.1" ||
+			r.Header.Get("X-Stream-Protocol-Version") == "" {
 			t.Errorf("the cluster has received %v", r.Header)
 		}
 		echo(rw, "SPDY/3.1")
@@ -282,7 +363,8 @@ func TestPassThrough_upgrades(t *testing.T) {
 	for _, text := range []string{"hello", strings.Repeat("0123456789", 100_000)} {
 		c := w.dial()
 		resp, r := w.upgrade(c, path)
-		if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "SPDY/3.1" || resp.Header.Get("X-Stream-Protocol-Version") != "v4.channel.k8s.io" {
+		if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "SPDY/3.1" ||
+			resp.Header.Get("X-Stream-Protocol-Version") != "v4.channel.k8s.io" {
 			t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 		}
 		go func() { _, _ = io.WriteString(c, text) }()
@@ -361,12 +443,14 @@ func TestPassThrough_isBounded(t *testing.T) {
 		})
 		<-reached
 		if i == passedRequests/2-1 {
-			if code, _, status := w.ask(w.root(0)+path, "Authorization", "Bearer 0"); code != http.StatusTooManyRequests || !strings.Contains(status.Message, "of this user") {
+			if code, _, status := w.ask(w.root(0)+path, "Authorization",
+				"Bearer 0"); code != http.StatusTooManyRequests || !strings.Contains(status.Message, "of this user") {
 				t.Errorf("one user: %d %s", code, status.Message)
 			}
 		}
 	}
-	if code, header, status := w.ask(w.root(0)+path, "Authorization", "Bearer 9"); code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" {
+	if code, header, status := w.ask(w.root(0)+path, "Authorization", "Bearer 9"); code != http.StatusTooManyRequests ||
+		header.Get("Retry-After") != "1" {
 		t.Errorf("one more: %d %s", code, status.Message)
 	}
 	if code, _, status := w.ask(w.pods(0)); code != http.StatusOK {
@@ -397,9 +481,12 @@ func TestPassThrough_fleet(t *testing.T) {
 		namespace, pod, _ := strings.Cut(key, "/")
 		_, there := w.truth(0)[key]
 		for _, method := range []string{http.MethodDelete, http.MethodPut, http.MethodPatch} {
-			resp, text := w.send(method, "/fleet/api/v1/namespaces/"+namespace+"/pods/"+pod, "{}", "Authorization", "Bearer mine")
-			if resp.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(text, "/clusters/") || !strings.Contains(text, name) {
-				t.Fatalf("%s of a pod of %s, which is elsewhere too: %t: %d %s", method, name, there, resp.StatusCode, text)
+			resp, text := w.send(method, "/fleet/api/v1/namespaces/"+namespace+"/pods/"+pod, "{}", "Authorization",
+				"Bearer mine")
+			if resp.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(text, "/clusters/") ||
+				!strings.Contains(text, name) {
+				t.Fatalf("%s of a pod of %s, which is elsewhere too: %t: %d %s", method, name, there, resp.StatusCode,
+					text)
 			}
 		}
 		break
@@ -413,7 +500,9 @@ func TestPassThrough_fleet(t *testing.T) {
 // TestPassThrough_indistinctCallers: the address of the cluster leads to a proxy that answers all
 // callers as one user. Nothing is passed on, and the copy still answers.
 func TestPassThrough_indistinctCallers(t *testing.T) {
-	w, origins := newOriginsWith(t, 1, func(origins []*origin) { origins[0].lends.Store(true) }, &replica.Options{OriginTimeout: originTimeout, PassThrough: true})
+	w, origins := newOriginsWith(t, 1, func(origins []*origin) {
+		origins[0].lends.Store(true)
+	}, &replica.Options{OriginTimeout: originTimeout, PassThrough: true})
 	w.until(http.StatusOK, w.pods(0))
 	origins[0].answers(func(rw http.ResponseWriter, r *http.Request) bool {
 		switch {
@@ -428,14 +517,17 @@ func TestPassThrough_indistinctCallers(t *testing.T) {
 	})
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		resp, body := w.send(method, w.root(0)+"/api/v1/namespaces/n/secrets", "{}", "Authorization", userToken)
-		if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "callers are not distinguished by their tokens") {
+		if resp.StatusCode != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "callers are not distinguished by their tokens") {
 			t.Errorf("%s: %d %s", method, resp.StatusCode, body)
 		}
 	}
-	if resp, body := w.send(http.MethodGet, w.pods(0), "", "Authorization", userToken); resp.StatusCode != http.StatusOK || resp.Header.Get("Watershed-Age") == "" {
+	if resp, body := w.send(http.MethodGet, w.pods(0), "", "Authorization",
+		userToken); resp.StatusCode != http.StatusOK || resp.Header.Get("Watershed-Age") == "" {
 		t.Errorf("the copy: %d %s", resp.StatusCode, body)
 	}
-	if resp, body := w.send(http.MethodGet, w.root(0)+"/api/v1", "", "Authorization", userToken); resp.StatusCode != http.StatusOK {
+	if resp, body := w.send(http.MethodGet, w.root(0)+"/api/v1", "", "Authorization",
+		userToken); resp.StatusCode != http.StatusOK {
 		t.Errorf("discovery: %d %s", resp.StatusCode, body)
 	}
 }
@@ -461,11 +553,13 @@ func TestPassThrough_discoveryOfTheCopy(t *testing.T) {
 		}
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+		_, _ = io.WriteString(rw,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 		return true
 	})
 	path := w.root(0) + "/api/v1"
-	if resp, text := w.send(http.MethodGet, path, "", "Authorization", userToken); resp.StatusCode != http.StatusForbidden {
+	if resp, text := w.send(http.MethodGet, path, "", "Authorization",
+		userToken); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("the cluster refuses: %d %s", resp.StatusCode, text)
 	}
 	config := w.client.Transport.(*http.Transport).TLSClientConfig.Clone()
@@ -475,7 +569,8 @@ func TestPassThrough_discoveryOfTheCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Length: 10\r\n\r\nabc", path, userToken)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Length: 10\r\n\r\nabc", path,
+		userToken)
 	expect.NoError(t, conn.CloseWrite())
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -487,7 +582,8 @@ func TestPassThrough_discoveryOfTheCopy(t *testing.T) {
 	}
 	origins[0].server.CloseClientConnections()
 	origins[0].server.Listener.Close()
-	if resp, text := w.send(http.MethodGet, path, "", "Authorization", userToken); resp.StatusCode != http.StatusForbidden {
+	if resp, text := w.send(http.MethodGet, path, "", "Authorization",
+		userToken); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("without the cluster and without the right: %d %s", resp.StatusCode, text)
 	}
 	if resp, text := w.send(http.MethodGet, path, "", "Authorization", mayRead); resp.StatusCode != http.StatusOK {

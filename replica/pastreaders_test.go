@@ -85,7 +85,8 @@ func (w *simulatedReplica) stall(user int, at time.Time) net.Conn {
 	address := strings.TrimPrefix(w.url, "https://")
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 	expect.NoError(w.t, err)
-	_, err = fmt.Fprintf(conn, "GET %s?at=%s HTTP/1.1\r\nHost: %s\r\n%s: slow-%d\r\n\r\n", w.pods(0), url.QueryEscape(at.Format(time.RFC3339Nano)), address, userHeader, user)
+	_, err = fmt.Fprintf(conn, "GET %s?at=%s HTTP/1.1\r\nHost: %s\r\n%s: slow-%d\r\n\r\n", w.pods(0),
+		url.QueryEscape(at.Format(time.RFC3339Nano)), address, userHeader, user)
 	expect.NoError(w.t, err)
 	return conn
 }
@@ -157,12 +158,14 @@ func TestPast_slowReaders(t *testing.T) {
 	w, pod := pastReplica(t)
 	for try := 1; ; try++ {
 		alone, beside, most := w.readBesideSlow(t, pod)
-		t.Logf("the slowest of %d users took %v, and %v beside %d slow readers, with %d KiB more memory", pastUsers-slowUsers, alone, beside, slowUsers*readersOfUser, most>>10)
+		t.Logf("the slowest of %d users took %v, and %v beside %d slow readers, with %d KiB more memory",
+			pastUsers-slowUsers, alone, beside, slowUsers*readersOfUser, most>>10)
 		switch {
 		case most <= pastMemory && beside <= 2*alone+5*time.Second:
 			return
 		case try == 4:
-			t.Fatalf("the readers hold %d KiB, or the slowest user took %v instead of %v, in each of %d tries", most>>10, beside, alone, try)
+			t.Fatalf("the readers hold %d KiB, or the slowest user took %v instead of %v, in each of %d tries",
+				most>>10, beside, alone, try)
 		}
 	}
 }

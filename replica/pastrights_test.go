@@ -50,7 +50,8 @@ func (o *origin) answerNamespaces(name string, created time.Time) {
 			<-r.Context().Done()
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":%q,"resourceVersion":"5","creationTimestamp":%q}}]}`,
+			fmt.Fprintf(w,
+				`{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":%q,"resourceVersion":"5","creationTimestamp":%q}}]}`,
 				name, created.UTC().Format(time.RFC3339))
 		}
 		return true
@@ -90,13 +91,16 @@ func TestPast_ofAnEarlierNamespace(t *testing.T) {
 	pods := "/api/v1/namespaces/" + pod.Namespace + "/pods"
 	at := "at=" + url.QueryEscape(time.Now().Format(time.RFC3339Nano))
 	for path, want := range map[string][3]int{
-		pods + "?" + at: {200, 403, 200}, pods + "/" + pod.Name + "?" + at: {200, 403, 200}, pods + "?changes=30m": {200, 200, 200},
+		pods + "?" + at: {200, 403, 200}, pods + "/" + pod.Name + "?" + at: {200, 403, 200},
+		pods + "?changes=30m": {200, 200, 200},
 	} {
 		expect.Soon(t, "the past of the namespace", func() bool {
 			code, _, _ := w.ask("/clusters/" + s.Cluster(0).Name() + path)
 			return code == http.StatusOK
 		})
-		for i, root := range []string{"/clusters/" + s.Cluster(0).Name(), "/clusters/" + s.Cluster(1).Name(), "/fleet"} {
+		for i, root := range []string{
+			"/clusters/" + s.Cluster(0).Name(), "/clusters/" + s.Cluster(1).Name(), "/fleet",
+		} {
 			if code, _, status := w.ask(root + path); code != want[i] {
 				t.Errorf("%s%s: %d %s, want %d", root, path, code, status.Message, want[i])
 			}
@@ -108,10 +112,14 @@ func TestPast_ofAnEarlierNamespace(t *testing.T) {
 	for i := range list.Items {
 		expect.Equal(t, list.Items[i].Annotations["watershed.dev/cluster"], s.Cluster(0).Name())
 	}
-	if len(list.Items) == 0 || !strings.Contains(strings.Join(header.Values("Warning"), ""), "left out: cluster "+s.Cluster(1).Name()) {
+	if len(list.Items) == 0 ||
+		!strings.Contains(strings.Join(header.Values("Warning"), ""), "left out: cluster "+s.Cluster(1).Name()) {
 		t.Errorf("%d pods, %v", len(list.Items), header)
 	}
-	for root, want := range map[string][]string{"/clusters/" + s.Cluster(1).Name(): nil, "/fleet": {s.Cluster(0).Name()}} {
+	for root, want := range map[string][]string{
+		"/clusters/" + s.Cluster(1).Name(): nil,
+		"/fleet":                           {s.Cluster(0).Name()},
+	} {
 		var changes document.ChangeList
 		body, _ := w.read(root + pods + "?changes=30m")
 		expect.NoError(t, json.Unmarshal(body, &changes))
@@ -170,7 +178,8 @@ func TestFleetChanges_undecided(t *testing.T) {
 		t.Errorf("%+v", numbers)
 	}
 	for range 20 {
-		if code, _, _ := w.ask("/clusters/" + s.Cluster(0).Name() + "/changes?since=1m"); code != http.StatusServiceUnavailable {
+		if code, _, _ := w.ask("/clusters/" + s.Cluster(0).Name() +
+			"/changes?since=1m"); code != http.StatusServiceUnavailable {
 			t.Fatalf("the cluster answers %d", code)
 		}
 	}
@@ -214,7 +223,8 @@ func TestFleetPast_busyClusters(t *testing.T) {
 	}
 	changes := "?changes=" + url.QueryEscape(began.Format(time.RFC3339Nano))
 	code, _, status := w.ask("/fleet/api/v1/pods" + changes)
-	if code != http.StatusBadRequest || !strings.Contains(status.Message, "select an object, a shorter period, or clusters") {
+	if code != http.StatusBadRequest ||
+		!strings.Contains(status.Message, "select an object, a shorter period, or clusters") {
 		t.Errorf("%d %s", code, status.Message)
 	}
 	var names []string

@@ -115,7 +115,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1":
 		const resource = `{"name":%q,"singularName":%q,"namespaced":true,"kind":%q,"verbs":["get","list","watch","create"],"categories":["all"]}`
 		_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[%s,%s]}`,
-			fmt.Sprintf(resource, "configmaps", "configmap", "ConfigMap"), fmt.Sprintf(resource, "secrets", "secret", "Secret"))
+			fmt.Sprintf(resource, "configmaps", "configmap", "ConfigMap"),
+			fmt.Sprintf(resource, "secrets", "secret", "Secret"))
 	case r.URL.Path == "/api/v1/configmaps" && query.Get("sendInitialEvents") != "":
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
@@ -131,7 +132,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	case r.URL.Path == "/api/v1/configmaps":
-		_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[%s,%s]}`, configMap("a", 5), configMap("b", 6))
+		_, _ = fmt.Fprintf(w,
+			`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[%s,%s]}`,
+			configMap("a", 5), configMap("b", 6))
 	default:
 		http.NotFound(w, r)
 	}
@@ -139,7 +142,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // configMap returns a config map in JSON.
 func configMap(name string, version int) string {
-	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%[1]q,"resourceVersion":"%d","labels":{"app":%[1]q}}}`, name, version)
+	return fmt.Sprintf(
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%[1]q,"resourceVersion":"%d","labels":{"app":%[1]q}}}`, name, version,
+	)
 }
 
 // add sends a new config map to the watch of a cluster.

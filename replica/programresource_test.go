@@ -56,18 +56,25 @@ func withReviews(w *pipedReplica) {
 	w.origins["one"].answers(func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json")
 		group := func(name string) string {
-			return fmt.Sprintf(`{"name":%q,"versions":[{"groupVersion":"%[1]s/v1","version":"v1"}],"preferredVersion":{"groupVersion":"%[1]s/v1","version":"v1"}}`, name)
+			return fmt.Sprintf(
+				`{"name":%q,"versions":[{"groupVersion":"%[1]s/v1","version":"v1"}],"preferredVersion":{"groupVersion":"%[1]s/v1","version":"v1"}}`, name,
+			)
 		}
 		list := func(group string, names ...string) {
 			var all []string
 			for _, name := range names {
-				all = append(all, fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":false,"kind":"K","verbs":["create"]}`, name))
+				all = append(all, fmt.Sprintf(
+					`{"name":%q,"singularName":"","namespaced":false,"kind":"K","verbs":["create"]}`, name,
+				))
 			}
-			_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":"%s/v1","resources":[%s]}`, group, strings.Join(all, ","))
+			_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":"%s/v1","resources":[%s]}`, group,
+				strings.Join(all, ","))
 		}
 		switch r.URL.Path {
 		case "/apis":
-			_, _ = io.WriteString(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[`+group("authentication.k8s.io")+","+group("authorization.k8s.io")+`]}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"APIGroupList","apiVersion":"v1","groups":[`+group("authentication.k8s.io")+","+
+					group("authorization.k8s.io")+`]}`)
 		case "/apis/authentication.k8s.io/v1":
 			list("authentication.k8s.io", "tokenreviews", "selfsubjectreviews")
 		case "/apis/authorization.k8s.io/v1":
@@ -108,15 +115,20 @@ func TestOwn_isListed(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		const verbs = `"verbs":["create"]`
 		for path, want := range map[string][]string{
-			"/clusters/one/apis":                         {`"name":"authentication.k8s.io"`, `"name":"authorization.k8s.io"`},
-			"/clusters/one/apis/authorization.k8s.io/v1": {`{"name":"selfsubjectaccessreviews","singularName":"selfsubjectaccessreview","namespaced":false,"kind":"SelfSubjectAccessReview",` + verbs + `}`},
+			"/clusters/one/apis": {
+				`"name":"authentication.k8s.io"`, `"name":"authorization.k8s.io"`,
+			},
+			"/clusters/one/apis/authorization.k8s.io/v1": {
+				`{"name":"selfsubjectaccessreviews","singularName":"selfsubjectaccessreview","namespaced":false,"kind":"SelfSubjectAccessReview",` + verbs + `}`,
+			},
 			"/fleet/apis":                                {`"name":"authentication.k8s.io"`},
 			"/fleet/apis/authentication.k8s.io/v1":       {`"name":"selfsubjectreviews"`, verbs},
 			"/fleet/apis/authorization.k8s.io/v1":        nil,
 			"/clusters/two/apis/authorization.k8s.io/v1": nil,
 		} {
 			code, _, body := w.get(path)
-			if (code == http.StatusOK) != (want != nil) || strings.Contains(body, "tokenreviews") || strings.Contains(body, `"subjectaccessreviews`) {
+			if (code == http.StatusOK) != (want != nil) || strings.Contains(body, "tokenreviews") ||
+				strings.Contains(body, `"subjectaccessreviews`) {
 				t.Errorf("%s: %d %s", path, code, body)
 			}
 			for _, text := range want {
@@ -125,11 +137,13 @@ func TestOwn_isListed(t *testing.T) {
 				}
 			}
 		}
-		_, _, body := w.get("/clusters/one/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		_, _, body := w.get("/clusters/one/apis", "Accept",
+			"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		if want := `{"resource":"selfsubjectaccessreviews","responseKind":{"group":"","version":"","kind":"SelfSubjectAccessReview"},"scope":"Cluster","singularResource":"selfsubjectaccessreview",` + verbs + `}`; !strings.Contains(body, want) {
 			t.Errorf("aggregated discovery has no %s: %s", want, body)
 		}
-		if code, _, body := w.post("/fleet/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{}`); code != http.StatusNotFound {
+		if code, _, body := w.post("/fleet/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			`{}`); code != http.StatusNotFound {
 			t.Errorf("/fleet: %d %s", code, body)
 		}
 		if code, _, body := w.post("/clusters/two"+identityPath, `{}`); code != http.StatusNotFound {
@@ -145,24 +159,32 @@ func TestOwn_encodings(t *testing.T) {
 		types := []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
 		for _, in := range types {
 			info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), in)
-			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, authorizationv1.SchemeGroupVersion),
-				&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"}}})
+			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer,
+				authorizationv1.SchemeGroupVersion),
+				&authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+						ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"},
+					},
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, out := range types {
 				code, h, text := w.post(accessPath, string(body), "Content-Type", in, "Accept", out)
 				object, kind, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
-				if err != nil || code != http.StatusCreated || h.Get("Content-Type") != out || kind.Kind != "SelfSubjectAccessReview" {
+				if err != nil || code != http.StatusCreated || h.Get("Content-Type") != out ||
+					kind.Kind != "SelfSubjectAccessReview" {
 					t.Fatalf("%s to %s: %d %v %q: %v", in, out, code, h, text, err)
 				}
-				if review := object.(*authorizationv1.SelfSubjectAccessReview); !review.Status.Allowed || review.Spec.ResourceAttributes.Resource != "pods" {
+				if review := object.(*authorizationv1.SelfSubjectAccessReview); !review.Status.Allowed ||
+					review.Spec.ResourceAttributes.Resource != "pods" {
 					t.Errorf("%s to %s: %+v", in, out, review)
 				}
 			}
 		}
 		for _, path := range []string{"/clusters/one" + identityPath, "/fleet" + identityPath} {
-			if code, _, body := w.post(path, `{}`, "X-User", "jane"); code != http.StatusCreated || !strings.Contains(body, `"username":"jane"`) {
+			if code, _, body := w.post(path, `{}`, "X-User", "jane"); code != http.StatusCreated ||
+				!strings.Contains(body, `"username":"jane"`) {
 				t.Errorf("%s: %d %s", path, code, body)
 			}
 		}
@@ -182,13 +204,26 @@ func TestOwn_refusals(t *testing.T) {
 		}{
 			{"good", accessPath, good, nil, 201, `"allowed":true`},
 			{"a name", accessPath + "/x", good, nil, 404, "could not find"},
-			{"a namespace", strings.Replace(accessPath, "selfsubjectaccess", "namespaces/x/selfsubjectaccess", 1), good, nil, 404, "could not find"},
-			{"not listed", strings.Replace(accessPath, "accessreviews", "rulesreviews", 1), good, nil, 404, "could not find"},
+			{
+				"a namespace", strings.Replace(accessPath, "selfsubjectaccess", "namespaces/x/selfsubjectaccess", 1),
+				good, nil, 404, "could not find",
+			},
+			{
+				"not listed", strings.Replace(accessPath, "accessreviews", "rulesreviews", 1), good, nil, 404,
+				"could not find",
+			},
 			{"media type", accessPath, good, []string{"Content-Type", "text/plain"}, 415, "unknown format"},
 			{"accept", accessPath, good, []string{"Accept", "text/plain"}, 406, "Available representations"},
-			{"kind", accessPath, `{"kind":"Pod","apiVersion":"v1"}`, nil, 400, `Pod in version \"v1\" cannot be handled as a SelfSubjectAccessReview`},
+			{
+				"kind", accessPath, `{"kind":"Pod","apiVersion":"v1"}`, nil, 400,
+				`Pod in version \"v1\" cannot be handled as a SelfSubjectAccessReview`,
+			},
 			{"syntax", accessPath, `{`, nil, 400, "is unrecognized"},
-			{"no protobuf", accessPath, good, []string{"Content-Type", "application/vnd.kubernetes.protobuf"}, 400, "is unrecognized"},
+			{
+				"no protobuf", accessPath, good, []string{
+					"Content-Type", "application/vnd.kubernetes.protobuf",
+				}, 400, "is unrecognized",
+			},
 			{"option", accessPath + "?dryRun=x", good, nil, 422, "dryRun"},
 			{"strict", accessPath + "?fieldValidation=Strict", `{"spec":{"x":1}}`, nil, 400, "unknown field"},
 			{"long", accessPath, strings.Repeat(" ", 64<<10+1), nil, 413, "limit is 65536"},
@@ -198,7 +233,9 @@ func TestOwn_refusals(t *testing.T) {
 				t.Errorf("%s: %d %s, want %d %s", c.name, code, body, c.code, c.text)
 			}
 		}
-		if _, h, _ := w.post(accessPath, `{"spec":{"resourceAttributes":{},"x":1}}`); !slices.Contains(h.Values("Warning"), `299 - "unknown field \"spec.x\""`) {
+		if _, h, _ := w.post(accessPath,
+			`{"spec":{"resourceAttributes":{},"x":1}}`); !slices.Contains(h.Values("Warning"),
+			`299 - "unknown field \"spec.x\""`) {
 			t.Errorf("warnings are %q", h.Values("Warning"))
 		}
 		if code, _, body := w.get(accessPath); code != http.StatusMethodNotAllowed {
@@ -257,7 +294,8 @@ func TestOwn_partialIsPassedOn(t *testing.T) {
 			{"partial, withheld", accessPath, "a certificate", `"allowed":true`},
 			{"not partial", "/clusters/one" + identityPath, "", `"kind":"SelfSubjectReview"`},
 		} {
-			if code, _, text := w.post(c.path, body, "X-Withheld", c.withheld); code >= 300 || !strings.Contains(text, c.want) {
+			if code, _, text := w.post(c.path, body, "X-Withheld", c.withheld); code >= 300 ||
+				!strings.Contains(text, c.want) {
 				t.Errorf("%s: %d %s, want %s", c.name, code, text, c.want)
 			}
 		}

@@ -70,7 +70,10 @@ func TestScope_partIsNotTakenForTheWhole(t *testing.T) {
 		{w, "/clusters/part/api/v1/namespaces", http.StatusForbidden, -1, ""},
 		{w, "/clusters/part/api/v1/namespaces/" + one.Namespace, http.StatusForbidden, -1, ""},
 		{w, "/clusters/whole/api/v1/pods", http.StatusOK, 60, ""},
-		{w, "/fleet/api/v1/pods", http.StatusOK, 60 + inOne, "cluster part is mirrored only in part: namespace " + one.Namespace},
+		{
+			w, "/fleet/api/v1/pods", http.StatusOK, 60 + inOne,
+			"cluster part is mirrored only in part: namespace " + one.Namespace,
+		},
 		{w, "/fleet" + inside, http.StatusOK, 2 * inOne, ""},
 		{w, "/fleet" + outside, http.StatusOK, inOther, "left out: cluster part"},
 		{alone, "/fleet" + outside, http.StatusForbidden, -1, ""},
@@ -90,7 +93,8 @@ func TestScope_partIsNotTakenForTheWhole(t *testing.T) {
 			t.Errorf("GET %s: %s, not %d: %.200s", test.path, resp.Status, test.code, body)
 			continue
 		}
-		if warning := strings.Join(resp.Header["Warning"], "\n"); (test.warning == "") != (warning == "") || !strings.Contains(warning, test.warning) {
+		if warning := strings.Join(resp.Header["Warning"], "\n"); (test.warning == "") != (warning == "") ||
+			!strings.Contains(warning, test.warning) {
 			t.Errorf("GET %s warns %q, not %q", test.path, warning, test.warning)
 		}
 		if test.code == http.StatusForbidden {

@@ -28,7 +28,8 @@ type socketClient struct {
 func (w *pipedReplica) upgrade(path string, header ...string) (*socketClient, *http.Response) {
 	w.t.Helper()
 	h := http.Header{
-		"Host": {"replica"}, "Connection": {"keep-alive, Upgrade"}, "Upgrade": {"WebSocket"}, "Origin": {"http://replica"},
+		"Host": {"replica"}, "Connection": {"keep-alive, Upgrade"}, "Upgrade": {"WebSocket"},
+		"Origin":            {"http://replica"},
 		"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Version": {"13"},
 	}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -126,7 +127,8 @@ const socketPath = "/clusters/one/api/v1/configmaps?watch=1"
 func TestSocket_hasTheEventsOfAWatch(t *testing.T) {
 	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
-		path := socketPath + "&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=10"
+		path := socketPath +
+			"&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=10"
 		for _, c := range []struct {
 			accept string
 			kind   byte
@@ -140,7 +142,9 @@ func TestSocket_hasTheEventsOfAWatch(t *testing.T) {
 			for _, selector := range []string{"", "&labelSelector=app%3Da"} {
 				_, _, plain := w.get(path+selector, "Accept", c.accept)
 				client, resp := w.upgrade(path+selector, "Accept", c.accept, "Accept-Encoding", "gzip")
-				if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-Websocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" || resp.Header.Get("Content-Type") != "" {
+				if resp.StatusCode != http.StatusSwitchingProtocols ||
+					resp.Header.Get("Sec-Websocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" ||
+					resp.Header.Get("Content-Type") != "" {
 					t.Fatalf("%s: %s %v", c.accept, resp.Status, resp.Header)
 				}
 				var all strings.Builder
@@ -183,7 +187,8 @@ func TestSocket_endsWithAnError(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for accept, want := range map[string]byte{"application/json": 1, "application/vnd.kubernetes.protobuf": 2} {
 			client, _ := w.upgrade(socketPath+"&resourceVersion=1", "Accept", accept)
-			if kind, payload, err := client.frame(); err != nil || kind != want || !strings.Contains(payload, "ERROR") || !strings.Contains(payload, "too old resource version") {
+			if kind, payload, err := client.frame(); err != nil || kind != want ||
+				!strings.Contains(payload, "ERROR") || !strings.Contains(payload, "too old resource version") {
 				t.Errorf("%s: message %q of kind %d: %v", accept, payload, kind, err)
 			}
 			if code := client.closed(t); code != 1000 {
@@ -201,7 +206,8 @@ func TestSocket_isLive(t *testing.T) {
 		client, _ := w.upgrade(socketPath + "&resourceVersion=10")
 		defer client.Close()
 		long := strings.Repeat("x", 200<<10)
-		w.origins["one"].events <- `{"type":"ADDED","object":` + strings.TrimSuffix(configMap("c", 11), "}") + `,"data":{"text":"` + long + `"}}` + "}\n"
+		w.origins["one"].events <- `{"type":"ADDED","object":` + strings.TrimSuffix(configMap("c", 11), "}") +
+			`,"data":{"text":"` + long + `"}}` + "}\n"
 		w.origins["one"].add("d", 12)
 		for _, text := range []string{long, `"name":"d"`} {
 			if kind, payload, err := client.frame(); err != nil || kind != 1 || !strings.Contains(payload, text) {
@@ -222,9 +228,16 @@ func TestSocket_handshakes(t *testing.T) {
 		protocol string
 	}{
 		{"plain", false, nil, 101, ""},
-		{"one subprotocol", false, []string{"Sec-Websocket-Protocol", "base64.binary.k8s.io"}, 101, "base64.binary.k8s.io"},
+		{
+			"one subprotocol", false, []string{"Sec-Websocket-Protocol", "base64.binary.k8s.io"}, 101,
+			"base64.binary.k8s.io",
+		},
 		{"any subprotocol", false, []string{"Sec-Websocket-Protocol", "chat"}, 101, "chat"},
-		{"a token", false, []string{"Sec-Websocket-Protocol", token + ", base64.binary.k8s.io"}, 101, "base64.binary.k8s.io"},
+		{
+			"a token", false, []string{
+				"Sec-Websocket-Protocol", token + ", base64.binary.k8s.io",
+			}, 101, "base64.binary.k8s.io",
+		},
 		{"only a token", false, []string{"Sec-Websocket-Protocol", token}, 101, ""},
 		{"two subprotocols", false, []string{"Sec-Websocket-Protocol", "a, b"}, 400, ""},
 		{"no key", false, []string{"Sec-Websocket-Key", ""}, 400, ""},
@@ -233,10 +246,20 @@ func TestSocket_handshakes(t *testing.T) {
 		{"null origin", false, []string{"Origin", "null"}, 403, ""},
 		{"other origin", false, []string{"Origin", "https://evil.example.com"}, 101, ""},
 		{"other site", false, []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"}, 403, ""},
-		{"other site with a token", false, []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Sec-Websocket-Protocol", token + ",a"}, 101, "a"},
-		{"other site with a header", false, []string{"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Authorization", "Bearer x"}, 101, ""},
+		{
+			"other site with a token", false, []string{
+				"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Sec-Websocket-Protocol",
+				token + ",a",
+			}, 101, "a",
+		},
+		{
+			"other site with a header", false, []string{
+				"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Authorization", "Bearer x",
+			}, 101, "",
+		},
 		{"other site with a certificate and a made-up token", false, []string{
-			"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Sec-Websocket-Protocol", token + ",a", "X-Test-Ambient", "yes",
+			"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site", "Sec-Websocket-Protocol",
+			token + ",a", "X-Test-Ambient", "yes",
 		}, 403, ""},
 		{"a certificate", false, []string{"X-Test-Ambient", "yes"}, 101, ""},
 		{"without access control", true, nil, 101, ""},
@@ -257,7 +280,8 @@ func TestSocket_handshakes(t *testing.T) {
 				client, resp := w.upgrade(socketPath, c.header...)
 				defer client.Close()
 				if resp.StatusCode != c.code || resp.Header.Get("Sec-Websocket-Protocol") != c.protocol {
-					t.Errorf("%s with subprotocol %q, want %d %q", resp.Status, resp.Header.Get("Sec-Websocket-Protocol"), c.code, c.protocol)
+					t.Errorf("%s with subprotocol %q, want %d %q", resp.Status,
+						resp.Header.Get("Sec-Websocket-Protocol"), c.code, c.protocol)
 				}
 				for name, values := range resp.Header {
 					if strings.Contains(strings.Join(values, " "), "c2VjcmV0") {
@@ -274,7 +298,9 @@ func TestSocket_refusesBeforeTheUpgrade(t *testing.T) {
 	inMemory(t, []string{"one"}, nil, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for path, code := range map[string]int{
-			"/clusters/none/api/v1/configmaps?watch=1": 404, socketPath + "&labelSelector=!!": 400, socketPath + "&resourceVersion=x": 500, // as kube-apiserver
+			// as kube-apiserver
+			"/clusters/none/api/v1/configmaps?watch=1": 404, socketPath + "&labelSelector=!!": 400,
+			socketPath + "&resourceVersion=x": 500,
 
 			"/clusters/one/api/v1/configmaps": 200, "/clusters/one/api/v1/nothings?watch=1": 404,
 		} {

@@ -33,7 +33,10 @@ func TestReady_waitsForSources(t *testing.T) {
 		here, err := directory.NewStatic(fleet.Entry{Name: "here", Err: errors.New("no credentials")})
 		expect.NoError(t, err)
 		from := &hub{}
-		f, err := fleet.New(directory.NewJoin([]directory.Part{{Name: "static", Directory: here}, {Name: "hub", Directory: from}}, nil), &fleet.Options{History: 1 << 20})
+		f, err := fleet.New(directory.NewJoin([]directory.Part{
+			{Name: "static", Directory: here},
+			{Name: "hub", Directory: from},
+		}, nil), &fleet.Options{History: 1 << 20})
 		expect.NoError(t, err)
 		server, err := replica.New(f, nil)
 		expect.NoError(t, err)

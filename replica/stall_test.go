@@ -34,8 +34,10 @@ func TestServer_cutsStalledClients(t *testing.T) {
 	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for _, path := range []string{
-			"/healthz", "/readyz", "/clusters", "/nothing", "/fleet/api", "/fleet/nothing", "/clusters/none/api", "/clusters/one/apis", "/clusters/one/version",
-			"/clusters/one/healthz", "/clusters/one/openapi/v2", "/clusters/one/api/v1/configmaps", "/clusters/one/api/v1/configmaps/none", "/clusters/one/api/v1/configmaps?watch=1",
+			"/healthz", "/readyz", "/clusters", "/nothing", "/fleet/api", "/fleet/nothing", "/clusters/none/api",
+			"/clusters/one/apis", "/clusters/one/version",
+			"/clusters/one/healthz", "/clusters/one/openapi/v2", "/clusters/one/api/v1/configmaps",
+			"/clusters/one/api/v1/configmaps/none", "/clusters/one/api/v1/configmaps?watch=1",
 			"/clusters/one/api/v1/configmaps?watershedRead=consistent",
 		} {
 			c := w.open(path)
@@ -43,7 +45,8 @@ func TestServer_cutsStalledClients(t *testing.T) {
 			synctest.Wait()
 			_ = c.SetReadDeadline(time.Now().Add(time.Second))
 			if text, err := readAnswer(c, path); err == nil {
-				t.Errorf("%s is still being answered after %s: %.100s", path, w.server.opts.WriteTimeout+5*time.Second, text)
+				t.Errorf("%s is still being answered after %s: %.100s", path, w.server.opts.WriteTimeout+5*time.Second,
+					text)
 			} else if strings.Contains(err.Error(), "timeout") {
 				t.Errorf("%s: the connection is still open", path)
 			}
@@ -60,9 +63,15 @@ func TestServer_slowClientsGetEverything(t *testing.T) {
 	inMemory(t, []string{"one"}, largeOpenAPI, func(t *testing.T, w *pipedReplica) {
 		time.Sleep(10 * time.Second)
 		for name, write := range map[string]func(*respond.Response) error{
-			"at once":      func(p *respond.Response) error { _, err := io.WriteString(p, largeDocument); return err },
-			"as a stream":  func(p *respond.Response) error { _, err := io.Copy(p, strings.NewReader(largeDocument)); return err },
-			"with a flush": func(p *respond.Response) error { _, err := io.WriteString(p.Flushing(), largeDocument); return err },
+			"at once": func(p *respond.Response) error { _, err := io.WriteString(p, largeDocument); return err },
+			"as a stream": func(p *respond.Response) error {
+				_, err := io.Copy(p, strings.NewReader(largeDocument))
+				return err
+			},
+			"with a flush": func(p *respond.Response) error {
+				_, err := io.WriteString(p.Flushing(), largeDocument)
+				return err
+			},
 		} {
 			served := make(chan error, 1)
 			network := newPipeListener()

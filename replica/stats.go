@@ -141,7 +141,10 @@ func (s *Server) labels(q *Request, verb, scope string, code int) requestmetrics
 		l.Resource = requestmetrics.OtherResource
 		return l
 	}
-	l.Group, l.Version, l.Resource, l.Subresource = r.Group, r.Version, r.Resource, r.Subresource
+	l.Group = r.Group
+	l.Version = r.Version
+	l.Resource = r.Resource
+	l.Subresource = r.Subresource
 	return l
 }
 

@@ -30,7 +30,10 @@ func TestStats(t *testing.T) {
 		received += uint64(len(body))
 	}
 	for i := range 20 {
-		for _, path := range []string{"/clusters/" + first + "/api/v1/made-up-%d", "/clusters/" + first + "/api/v1/namespaces/a/pods/b/made-up-%d", "/fleet/apis/made-up-%d/v1/pods"} {
+		for _, path := range []string{
+			"/clusters/" + first + "/api/v1/made-up-%d",
+			"/clusters/" + first + "/api/v1/namespaces/a/pods/b/made-up-%d", "/fleet/apis/made-up-%d/v1/pods",
+		} {
 			resp, err := w.get(t.Context(), fmt.Sprintf(path, i))
 			expect.NoError(t, err)
 			_, err = io.Copy(io.Discard, resp.Body)

@@ -101,7 +101,9 @@ func TestPassThrough_connectionsAreBounded(t *testing.T) {
 		if strings.HasPrefix(path, "exec") {
 			upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
 		}
-		_, err := fmt.Fprintf(c, "GET %s/api/v1/namespaces/n/pods/p/%s&mine HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n", w.root(cluster), path, user, upgrade)
+		_, err := fmt.Fprintf(c,
+			"GET %s/api/v1/namespaces/n/pods/p/%s&mine HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n",
+			w.root(cluster), path, user, upgrade)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +118,8 @@ func TestPassThrough_connectionsAreBounded(t *testing.T) {
 		for _, path := range []string{"exec?command=sh", "log?follow=true"} {
 			resp, c := open(0, user, path)
 			text, _ := io.ReadAll(resp.Body)
-			if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), want) || resp.Header.Get("Retry-After") != "1" {
+			if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), want) ||
+				resp.Header.Get("Retry-After") != "1" {
 				t.Errorf("%s of %s: %d %s, want %q", path, user, resp.StatusCode, text, want)
 			}
 			_ = c.Close()

@@ -132,7 +132,8 @@ func TestWatch_partOfAListGoesOnAnywhere(t *testing.T) {
 		}
 		// It is not known when a was deleted. A client that has received only the
 		// deletion keeps the version that it had before.
-		if want := sets.New(fmt.Sprintf("DELETED a@%d", before), fmt.Sprintf("ADDED f@%d", before+1)); !seen.Equal(want) {
+		if want := sets.New(fmt.Sprintf("DELETED a@%d", before),
+			fmt.Sprintf("ADDED f@%d", before+1)); !seen.Equal(want) {
 			t.Errorf("the list has %v, want %v", sets.List(seen), sets.List(want))
 		}
 	})
@@ -183,7 +184,9 @@ func TestVersions_fromBeforeARestoreExpire(t *testing.T) {
 			// progress.
 			if now > old {
 				for _, v := range []uint64{now, old + 1} {
-					if _, body := h.sites[0].get(t, fmt.Sprintf("%swatch=1&timeoutSeconds=1&resourceVersion=%d", path, v)); strings.Contains(body, "Expired") {
+					if _, body := h.sites[0].get(t,
+						fmt.Sprintf("%swatch=1&timeoutSeconds=1&resourceVersion=%d", path, v)); strings.Contains(body,
+						"Expired") {
 						t.Errorf("at %d, watch from %d: %s", now, v, body)
 					}
 				}
@@ -199,7 +202,9 @@ func TestVersions_fromBeforeARestoreExpire(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		h.settle()
 		now := h.sites[0].feed(0).Version
-		if _, body := h.sites[0].get(t, fmt.Sprintf("%swatch=1&timeoutSeconds=1&resourceVersion=%d", path, now)); strings.Contains(body, "Expired") {
+		if _, body := h.sites[0].get(t,
+			fmt.Sprintf("%swatch=1&timeoutSeconds=1&resourceVersion=%d", path, now)); strings.Contains(body,
+			"Expired") {
 			t.Errorf("later, watch from %d: %s", now, body)
 		}
 	})

@@ -205,7 +205,8 @@ func TestWatch_readersKeepCopies(t *testing.T) {
 	var reading sync.WaitGroup
 	for i := range 10 {
 		r := &reader{
-			replica: w, cluster: i % 2, rng: rand.New(rand.NewPCG(seed, uint64(i+2))), protobuf: i%4 >= 2, stream: i%3 == 0,
+			replica: w, cluster: i % 2, rng: rand.New(rand.NewPCG(seed, uint64(i+2))), protobuf: i%4 >= 2,
+			stream: i%3 == 0,
 		}
 		r.header = []string{"Accept", "application/json"}
 		if r.protobuf {

@@ -80,7 +80,8 @@ func serveStored(
 
 // serveResources is serveStored of some resources.
 func serveResources(
-	t testing.TB, s *simulated.Server, entries []fleet.Entry, files *disk.Directory, resources []string, opts *replica.Options,
+	t testing.TB, s *simulated.Server, entries []fleet.Entry, files *disk.Directory, resources []string,
+	opts *replica.Options,
 ) (w *simulatedReplica, f *fleet.Fleet, end func()) {
 	t.Helper()
 	clusters, err := directory.NewStatic(entries...)

@@ -184,13 +184,15 @@ func TestHaving_random(t *testing.T) {
 				if r.IntN(2) == 0 {
 					snap, kept = kept, snap
 				}
-				name, values := []string{"app", "tier", "zone"}[r.IntN(3)], []string{fmt.Sprint(r.IntN(60)), fmt.Sprint(r.IntN(60))}[:1+r.IntN(2)]
+				name, values := []string{"app", "tier", "zone"}[r.IntN(3)],
+					[]string{fmt.Sprint(r.IntN(60)), fmt.Sprint(r.IntN(60))}[:1+r.IntN(2)]
 				prefix, after := []string{"", "", "a/", "c/"}[r.IntN(4)], []string{"", "", "a/05", "c/0100"}[r.IntN(4)]
 				objects, few := snap.Having(name, values, prefix, after)
 				if few {
 					found.Add(1)
 					if got, want := keys(objects), having(snap, name, values, prefix, after); !slices.Equal(got, want) {
-						t.Errorf("revision %d, %s in %v, prefix %q after %q: %v, want %v", snap.Revision(), name, values, prefix, after, got, want)
+						t.Errorf("revision %d, %s in %v, prefix %q after %q: %v, want %v", snap.Revision(), name,
+							values, prefix, after, got, want)
 						return
 					}
 				}

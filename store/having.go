@@ -18,7 +18,9 @@ import (
 // of it, for later snapshots. That takes one call of [Options.Attribute] per object. With
 // a column, Having looks at 4 bytes per object of the snapshot, or at the keys that have
 // the prefix if they are fewer than one in 64.
-func (s *Snapshot[T]) Having(name string, values []string, prefix, after string) (objects iter.Seq2[string, T], few bool) {
+func (s *Snapshot[T]) Having(
+	name string, values []string, prefix, after string,
+) (objects iter.Seq2[string, T], few bool) {
 	if s.Len() < minColumn || len(values) == 0 {
 		return nil, false
 	}

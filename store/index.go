@@ -117,9 +117,14 @@ func newIndex[T any, K cmp.Ordered](s *Store[T], name string, values func(T) ([]
 func (x *Index[T, K]) Remove() {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
-	x.store.indexes = slices.DeleteFunc(slices.Clone(x.store.indexes), func(y indexer[T]) bool { return y == indexer[T](x) })
+	x.store.indexes = slices.DeleteFunc(slices.Clone(x.store.indexes), func(y indexer[T]) bool {
+		return y == indexer[T](x)
+	})
 	x.store.publishLocked()
-	x.entries, x.frozen, x.terms, x.many = nil, nil, nil, nil
+	x.entries = nil
+	x.frozen = nil
+	x.terms = nil
+	x.many = nil
 }
 
 // Failing returns how many objects of the store are missing from the index because the

@@ -37,7 +37,8 @@ func TestIndex_range(t *testing.T) {
 	old := s.Snapshot()
 	x := store.NewIndex(s, "label", byLabel)
 	s.Apply([]delta.Delta[*pod]{
-		put("a/1", 1, "red"), put("a/2", 1, "red", "big"), put("a/3", 1), put("aa/1", 1, "red"), put("b/1", 1, "red"), put("b/2", 1, "small"),
+		put("a/1", 1, "red"), put("a/2", 1, "red", "big"), put("a/3", 1), put("aa/1", 1, "red"), put("b/1", 1, "red"),
+		put("b/2", 1, "small"),
 	})
 	for _, test := range []struct{ value, prefix, after, want string }{
 		{"red", "", "", "a/1 a/2 aa/1 b/1"},
@@ -54,7 +55,8 @@ func TestIndex_range(t *testing.T) {
 		{"big", "", "a/2", ""},
 		{"none", "a/", "", ""},
 	} {
-		if got := strings.Join(keys(x.Range(s.Snapshot(), test.value, test.prefix, test.after)), " "); got != test.want {
+		if got := strings.Join(keys(x.Range(s.Snapshot(), test.value, test.prefix, test.after)),
+			" "); got != test.want {
 			t.Errorf("%+v: %q", test, got)
 		}
 	}
@@ -199,7 +201,9 @@ func TestIndex_survivesObjectsChangedBehindItsBack(t *testing.T) {
 // objects are used again, and the index must still follow.
 func TestNewIndex_doesNotHoldWriters(t *testing.T) {
 	s := store.New(podKey, nil)
-	s.Apply([]delta.Delta[*pod]{put("a/1", 1, "red"), put("a/2", 1, "red", "big"), put("a/3", 1, "red"), put("a/4", 1, "fails")})
+	s.Apply([]delta.Delta[*pod]{
+		put("a/1", 1, "red"), put("a/2", 1, "red", "big"), put("a/3", 1, "red"), put("a/4", 1, "fails"),
+	})
 	old := s.Snapshot()
 	entered, written := make(chan struct{}), make(chan struct{})
 	enter := sync.OnceFunc(func() { close(entered) })
@@ -257,7 +261,9 @@ func TestNewIndex_besideAWriter(t *testing.T) {
 			default:
 			}
 			key := fmt.Sprintf("a/%d", n%100)
-			s.Apply([]delta.Delta[*pod]{del(key, n), put(fmt.Sprintf("b/%d", n%70), n, "blue"), put(key, n, []string{"red", "blue"}[n%2])})
+			s.Apply([]delta.Delta[*pod]{
+				del(key, n), put(fmt.Sprintf("b/%d", n%70), n, "blue"), put(key, n, []string{"red", "blue"}[n%2]),
+			})
 		}
 	})
 	for range 50 {

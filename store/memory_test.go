@@ -30,7 +30,9 @@ func TestMemory_perObject(t *testing.T) {
 	p := podAt("shared/object", 1, "red")
 	deltas := make([]delta.Delta[*pod], objects)
 	for i := range deltas {
-		deltas[i] = delta.Delta[*pod]{Type: delta.Added, Key: fmt.Sprintf("namespace-%03d/pod-%06d", i/1000, i), Object: p}
+		deltas[i] = delta.Delta[*pod]{
+			Type: delta.Added, Key: fmt.Sprintf("namespace-%03d/pod-%06d", i/1000, i), Object: p,
+		}
 	}
 	for _, test := range []struct {
 		indexes int
@@ -75,7 +77,9 @@ func TestMemory_perUpdate(t *testing.T) {
 	p := podAt("shared/object", 1, "red")
 	stored, deltas := make([]delta.Delta[*pod], objects), make([]delta.Delta[*pod], objects)
 	for i := range stored {
-		stored[i] = delta.Delta[*pod]{Type: delta.Updated, Key: fmt.Sprintf("namespace-%03d/pod-%06d", i/1000, i), Object: p}
+		stored[i] = delta.Delta[*pod]{
+			Type: delta.Updated, Key: fmt.Sprintf("namespace-%03d/pod-%06d", i/1000, i), Object: p,
+		}
 		// The stride visits every object once, each far from the previous one.
 		deltas[i*7919%objects] = stored[i]
 	}

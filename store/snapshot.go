@@ -189,7 +189,9 @@ func Diff[T any](from, to *Snapshot[T]) iter.Seq[Change[T]] {
 			switch {
 			case !inB || inA && a.Key() < b.Key():
 				last := from.records.at(a.Value()).object
-				c = Change[T]{Type: delta.Deleted, Missed: true, Key: a.Key(), Old: last, New: last, Revision: to.revision}
+				c = Change[T]{
+					Type: delta.Deleted, Missed: true, Key: a.Key(), Old: last, New: last, Revision: to.revision,
+				}
 				inA = a.Next()
 			case !inA || b.Key() < a.Key():
 				now := to.records.at(b.Value())
@@ -198,7 +200,9 @@ func Diff[T any](from, to *Snapshot[T]) iter.Seq[Change[T]] {
 			default:
 				old, now := from.records.at(a.Value()), to.records.at(b.Value())
 				if old.revision != now.revision {
-					c = Change[T]{Type: delta.Updated, Key: b.Key(), Old: old.object, New: now.object, Revision: now.revision}
+					c = Change[T]{
+						Type: delta.Updated, Key: b.Key(), Old: old.object, New: now.object, Revision: now.revision,
+					}
 				}
 				inA, inB = a.Next(), b.Next()
 			}

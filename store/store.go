@@ -152,7 +152,9 @@ func (s *Store[T]) Replace(list []T, version uint64) ([]Change[T], error) {
 	defer s.mu.Unlock()
 	s.keys.Scan(func(key string, slot uint32) bool {
 		if _, ok := listed[key]; !ok {
-			deltas = append(deltas, delta.Delta[T]{Type: delta.Deleted, Missed: true, Key: key, Object: s.table.at(slot).object, Version: version})
+			deltas = append(deltas, delta.Delta[T]{
+				Type: delta.Deleted, Missed: true, Key: key, Object: s.table.at(slot).object, Version: version,
+			})
 		}
 		return true
 	})
@@ -211,7 +213,13 @@ func (s *Store[T]) applyLocked(d *delta.Delta[T]) (Change[T], bool) {
 		return Change[T]{}, false
 	}
 	s.version = max(s.version, d.Version)
-	c := Change[T]{Missed: d.Missed && d.Type == delta.Deleted, Key: d.Key, New: d.Object, Revision: s.revision + 1, Version: d.Version}
+	c := Change[T]{
+		Missed:   d.Missed && d.Type == delta.Deleted,
+		Key:      d.Key,
+		New:      d.Object,
+		Revision: s.revision + 1,
+		Version:  d.Version,
+	}
 	slot, stored := s.finder.find(d.Key, &s.names.rows, s.used)
 	if stored {
 		c.Old = s.table.at(slot).object
@@ -303,7 +311,10 @@ func (s *Store[T]) removeLocked(key string, slot uint32) {
 // emptyLocked releases the memory that grew with the largest number of objects ever.
 func (s *Store[T]) emptyLocked() {
 	s.table.rows, s.names.rows = rows[record[T]]{}, rows[string]{}
-	s.finder, s.free, s.used, s.greatest = new(finder), nil, 0, ""
+	s.finder = new(finder)
+	s.free = nil
+	s.used = 0
+	s.greatest = ""
 	for _, x := range s.indexes {
 		x.emptyLocked()
 	}
@@ -362,13 +373,15 @@ func (s *Store[T]) take(b *backlog[T]) []write[T] {
 func (s *Store[T]) publishLocked() {
 	s.indexes = usefulLocked(s.indexes, s.keys.Len())
 	last := s.current.Load()
-	if s.revision == last.revision && s.version == last.version && s.era == last.era && slices.EqualFunc(s.indexes, last.indexes,
-		func(x indexer[T], f frozen[T]) bool { return x == f.index }) {
+	if s.revision == last.revision && s.version == last.version && s.era == last.era &&
+		slices.EqualFunc(s.indexes, last.indexes,
+			func(x indexer[T], f frozen[T]) bool { return x == f.index }) {
 		return
 	}
 	next := &Snapshot[T]{
-		columns: s.columns, keys: last.keys, names: last.names, slots: last.slots, finder: last.finder, removals: last.removals,
-		records: s.table.freeze(), revision: s.revision, version: s.version, era: s.era,
+		columns: s.columns, keys: last.keys, names: last.names, slots: last.slots, finder: last.finder,
+		removals: last.removals,
+		records:  s.table.freeze(), revision: s.revision, version: s.version, era: s.era,
 	}
 	if s.moved {
 		next.keys, next.names, next.slots = s.keys.Copy(), s.names.freeze(), s.used

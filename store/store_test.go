@@ -35,7 +35,9 @@ func podAt(key string, version int, labels ...string) *pod {
 }
 
 func put(key string, version int, labels ...string) delta.Delta[*pod] {
-	return delta.Delta[*pod]{Type: delta.Updated, Key: key, Object: podAt(key, version, labels...), Version: uint64(version)}
+	return delta.Delta[*pod]{
+		Type: delta.Updated, Key: key, Object: podAt(key, version, labels...), Version: uint64(version),
+	}
 }
 
 func del(key string, version int) delta.Delta[*pod] {
@@ -128,7 +130,9 @@ func TestApply_olderStateIsNoChange(t *testing.T) {
 func TestSnapshot_versionFollowsBookmarks(t *testing.T) {
 	s := store.New(podKey, nil)
 	bookmark := func(version uint64, back bool) {
-		if changes := s.Apply([]delta.Delta[*pod]{{Type: delta.Bookmark, Version: version, Missed: back}}); len(changes) > 0 {
+		if changes := s.Apply([]delta.Delta[*pod]{
+			{Type: delta.Bookmark, Version: version, Missed: back},
+		}); len(changes) > 0 {
 			t.Errorf("a bookmark changed %v", changes)
 		}
 	}
@@ -224,7 +228,9 @@ func TestDiff(t *testing.T) {
 	s := store.New(podKey, nil)
 	s.Apply([]delta.Delta[*pod]{put("a/1", 1), put("a/2", 1), put("a/3", 1)})
 	from := s.Snapshot()
-	s.Apply([]delta.Delta[*pod]{put("a/2", 2), del("a/1", 3), put("a/0", 4), put("b/1", 5), put("a/3", 6), put("a/3", 7), del("b/1", 8)})
+	s.Apply([]delta.Delta[*pod]{
+		put("a/2", 2), del("a/1", 3), put("a/0", 4), put("b/1", 5), put("a/3", 6), put("a/3", 7), del("b/1", 8),
+	})
 	to := s.Snapshot()
 	// There is one change per object, whatever happened in between, in key order.
 	expect.Equal(t, show(store.Diff(from, to)), []string{

@@ -26,16 +26,34 @@ func TestNewObject_bounds(t *testing.T) {
 		object   string
 		nameless bool
 	}{
-		"name":       {fmt.Sprintf(`{"apiVersion":"v1","kind":"A","metadata":{"name":%q,"resourceVersion":"1"}}`, long), true},
-		"namespace":  {fmt.Sprintf(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a","namespace":%q,"resourceVersion":"1"}}`, long), true},
-		"kind":       {fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"a","resourceVersion":"1"}}`, long), false},
-		"apiVersion": {fmt.Sprintf(`{"apiVersion":%q,"kind":"A","metadata":{"name":"a","resourceVersion":"1"}}`, "g/"+long), false},
-		"slashes":    {fmt.Sprintf(`{"apiVersion":"a/b/%.400s","kind":"A","metadata":{"name":"a","resourceVersion":"1"}}`, long), false},
-		"labels":     {fmt.Sprintf(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a","resourceVersion":"1","labels":{%s"z":"z"}}}`, many.String()), false},
+		"name": {
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"A","metadata":{"name":%q,"resourceVersion":"1"}}`, long), true,
+		},
+		"namespace": {
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a","namespace":%q,"resourceVersion":"1"}}`,
+				long), true,
+		},
+		"kind": {
+			fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"a","resourceVersion":"1"}}`, long), false,
+		},
+		"apiVersion": {
+			fmt.Sprintf(`{"apiVersion":%q,"kind":"A","metadata":{"name":"a","resourceVersion":"1"}}`, "g/"+long), false,
+		},
+		"slashes": {
+			fmt.Sprintf(`{"apiVersion":"a/b/%.400s","kind":"A","metadata":{"name":"a","resourceVersion":"1"}}`, long),
+			false,
+		},
+		"labels": {
+			fmt.Sprintf(
+				`{"apiVersion":"v1","kind":"A","metadata":{"name":"a","resourceVersion":"1","labels":{%s"z":"z"}}}`,
+				many.String(),
+			), false,
+		},
 	} {
 		_, err := wire.NewObject([]byte(c.object), wire.JSON, nil)
 		var failed *wire.ObjectError
-		if !errors.As(err, &failed) || stream.Nameless(failed) != c.nameless || len(err.Error()) > 4<<10 || len(failed.Key) > 1<<10 {
+		if !errors.As(err, &failed) || stream.Nameless(failed) != c.nameless || len(err.Error()) > 4<<10 ||
+			len(failed.Key) > 1<<10 {
 			t.Errorf("%s: %T of %d bytes", name, err, len(fmt.Sprint(err)))
 		}
 	}
@@ -47,7 +65,13 @@ func TestLabels_many(t *testing.T) {
 	for i := range 9000 {
 		fmt.Fprintf(&text, `"label-%d":"%d",`, i, i)
 	}
-	o, err := wire.NewObject([]byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a","resourceVersion":"1","labels":{%s"label-7":"again"}}}`, text.String())), wire.JSON, nil)
+	o, err := wire.NewObject(
+		[]byte(
+			fmt.Sprintf(
+				`{"apiVersion":"v1","kind":"A","metadata":{"name":"a","resourceVersion":"1","labels":{%s"label-7":"again"}}}`, text.String(),
+			),
+		), wire.JSON, nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -207,7 +207,8 @@ func (o *Object) DecodeIntoLike(into any, like *Object, value any) error {
 
 // resembles reports whether both objects are messages of the Go type t.
 func (o *Object) resembles(like *Object, t reflect.Type) bool {
-	return o.encoding == Protobuf && like.encoding == Protobuf && o.kind.GroupVersionKind == like.kind.GroupVersionKind &&
+	return o.encoding == Protobuf && like.encoding == Protobuf &&
+		o.kind.GroupVersionKind == like.kind.GroupVersionKind &&
 		o.kind.goType() == t && like.kind.goType() == t
 }
 

@@ -71,9 +71,12 @@ func TestDecode_wrongTypeIsAnError(t *testing.T) {
 		t.Error("a pod is no int")
 	}
 
-	untyped, err := wire.NewObject(o.Bytes(), wire.Protobuf, &wire.Kind{GroupVersionKind: wiretest.PodKind.GroupVersionKind})
+	untyped, err := wire.NewObject(o.Bytes(), wire.Protobuf, &wire.Kind{
+		GroupVersionKind: wiretest.PodKind.GroupVersionKind,
+	})
 	wiretest.Must(t, err)
-	if _, err := wire.Decode[*unstructured.Unstructured](untyped); err == nil || !strings.Contains(err.Error(), "no Go type") {
+	if _, err := wire.Decode[*unstructured.Unstructured](untyped); err == nil ||
+		!strings.Contains(err.Error(), "no Go type") {
 		t.Error(err)
 	}
 	if _, err := wire.Decode[*slim](untyped); err == nil {
@@ -82,7 +85,10 @@ func TestDecode_wrongTypeIsAnError(t *testing.T) {
 	pod, err := wire.Decode[*corev1.Pod](untyped)
 	wiretest.Must(t, err)
 	wiretest.WantEqual(t, "name", pod.Name, wiretest.NewPod(1).Name)
-	if failed := (*wire.ObjectError)(nil); !errors.As(func() error { _, err := wire.Decode[*slim](untyped); return err }(), &failed) || failed.Key != o.Key() {
+	if failed := (*wire.ObjectError)(nil); !errors.As(func() error {
+		_, err := wire.Decode[*slim](untyped)
+		return err
+	}(), &failed) || failed.Key != o.Key() {
 		t.Errorf("the error does not say of what: %v", failed)
 	}
 }
@@ -95,9 +101,12 @@ func (*panicking) UnmarshalJSON([]byte) error { panic("JSON") }
 func TestDecode_panicIsAnError(t *testing.T) {
 	gvk := wiretest.PodKind.GroupVersionKind
 	for _, e := range wiretest.Encodings {
-		o, err := wire.NewObject(wiretest.PodBytes(t, e, 1), e, &wire.Kind{GroupVersionKind: gvk, New: func() apiruntime.Object { return &panicking{} }})
+		o, err := wire.NewObject(wiretest.PodBytes(t, e, 1), e, &wire.Kind{
+			GroupVersionKind: gvk, New: func() apiruntime.Object { return &panicking{} },
+		})
 		wiretest.Must(t, err)
-		if _, err := wire.Decode[*panicking](o); err == nil || !strings.Contains(err.Error(), "panic: "+e.String()) && !strings.Contains(err.Error(), "panic: protobuf") {
+		if _, err := wire.Decode[*panicking](o); err == nil ||
+			!strings.Contains(err.Error(), "panic: "+e.String()) && !strings.Contains(err.Error(), "panic: protobuf") {
 			t.Errorf("%v: %v", e, err)
 		}
 	}
@@ -245,7 +254,9 @@ func TestEncode_takesTheKindFromTheValue(t *testing.T) {
 		wiretest.WantEqual(t, "kind", metaOnly.GroupVersionKind(), o.GroupVersionKind())
 	}
 	for _, bad := range []any{nil, 5, &corev1.Pod{}, map[string]any{"metadata": 1}, func() {}} {
-		if o, err := wire.Encode(bad, wire.JSON, &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "X"}}); err == nil {
+		if o, err := wire.Encode(bad, wire.JSON, &wire.Kind{
+			GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "X"},
+		}); err == nil {
 			t.Errorf("%v was encoded: %v", bad, o)
 		}
 		if o, err := wire.Encode(bad, wire.JSON, nil); err == nil {

@@ -115,10 +115,12 @@ func TestHasUnknownFields(t *testing.T) {
 		kind *wire.Kind
 		want bool
 	}{
-		"protobuf":            {raw, wire.Protobuf, wiretest.PodKind, false},
-		"newer":               {newer, wire.Protobuf, wiretest.PodKind, true},
-		"newer, untyped kind": {newer, wire.Protobuf, &wire.Kind{GroupVersionKind: wiretest.PodKind.GroupVersionKind}, false},
-		"JSON":                {wiretest.PodBytes(t, wire.JSON, 1), wire.JSON, wiretest.PodKind, false},
+		"protobuf": {raw, wire.Protobuf, wiretest.PodKind, false},
+		"newer":    {newer, wire.Protobuf, wiretest.PodKind, true},
+		"newer, untyped kind": {
+			newer, wire.Protobuf, &wire.Kind{GroupVersionKind: wiretest.PodKind.GroupVersionKind}, false,
+		},
+		"JSON": {wiretest.PodBytes(t, wire.JSON, 1), wire.JSON, wiretest.PodKind, false},
 	} {
 		o, err := wire.NewObject(c.raw, c.e, c.kind)
 		wiretest.Must(t, err)
@@ -150,7 +152,9 @@ func TestAppendProtobuf(t *testing.T) {
 		kind *wire.Kind
 	}{
 		"no type": {`{"apiVersion":"e/v1","kind":"W","metadata":{"name":"w"}}`, nil},
-		"wrong":   {`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"w"},"spec":{"containers":"none"}}`, wiretest.PodKind},
+		"wrong": {
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"w"},"spec":{"containers":"none"}}`, wiretest.PodKind,
+		},
 	} {
 		object, err := wire.NewObject([]byte(o.raw), wire.JSON, o.kind)
 		wiretest.Must(t, err)

@@ -35,7 +35,8 @@ func TestObject_Without(t *testing.T) {
 			case 1:
 				m.SetAnnotations(map[string]string{lastApplied: "x", "a": "b", "z": "{}"})
 			}
-			o, err := stream.ReadObject(strings.NewReader(string(wiretest.Encode(t, e, gvk.GroupVersion(), filled))), e, wiretest.KindOf(gvk))
+			o, err := stream.ReadObject(strings.NewReader(string(wiretest.Encode(t, e, gvk.GroupVersion(), filled))), e,
+				wiretest.KindOf(gvk))
 			wiretest.Must(t, err)
 			fields := wire.Fields(r.Intn(4))
 			got := o.Without(fields)
@@ -52,7 +53,8 @@ func TestObject_Without(t *testing.T) {
 					w.SetAnnotations(nil)
 				}
 			}
-			wanted, err := stream.ReadObject(strings.NewReader(string(wiretest.Encode(t, e, gvk.GroupVersion(), want))), e, wiretest.KindOf(gvk))
+			wanted, err := stream.ReadObject(strings.NewReader(string(wiretest.Encode(t, e, gvk.GroupVersion(), want))),
+				e, wiretest.KindOf(gvk))
 			wiretest.Must(t, err)
 			a, err := wire.DecodeFresh[*unstructured.Unstructured](got)
 			wiretest.Must(t, err)

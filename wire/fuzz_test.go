@@ -17,9 +17,15 @@ import (
 
 func FuzzJSONObject(f *testing.F) {
 	f.Add(wiretest.PodBytes(f, wire.JSON, 1))
-	f.Add([]byte(`{ "metadata":{"n\u0061me":"x","namespace":null,"labels":{"a":"b\"}"},"ownerReferences":[{"controller":true}]}}`))
+	f.Add(
+		[]byte(
+			`{ "metadata":{"n\u0061me":"x","namespace":null,"labels":{"a":"b\"}"},"ownerReferences":[{"controller":true}]}}`,
+		),
+	)
 	f.Add([]byte(`{"metadata":{"name":"x"},"metadata":{"name":"y"}}`))
-	f.Add([]byte(`{"kind":null,"apiVersion":"v1","metadata":{"name":"\ud800","creationTimestamp":null,"generation":4}}`))
+	f.Add(
+		[]byte(`{"kind":null,"apiVersion":"v1","metadata":{"name":"\ud800","creationTimestamp":null,"generation":4}}`),
+	)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		o, err := wire.NewObject(bytes.Clone(raw), wire.JSON, wiretest.PodKind)
 		var want metav1.PartialObjectMetadata
@@ -36,7 +42,9 @@ func FuzzJSONObject(f *testing.F) {
 		var typed metav1.TypeMeta
 		if !jsontext.Value(o.Bytes()).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
 			t.Errorf("the bytes are no JSON: %q", o.Bytes())
-		} else if utiljson.Unmarshal(o.Bytes(), &typed) == nil && decodes && want.Kind == "" && want.APIVersion == "" && !bytes.Contains(raw, []byte("kind")) && !bytes.Contains(raw, []byte("apiVersion")) && !bytes.Contains(raw, []byte{'\\'}) {
+		} else if utiljson.Unmarshal(o.Bytes(), &typed) == nil && decodes && want.Kind == "" && want.APIVersion == "" &&
+			!bytes.Contains(raw, []byte("kind")) && !bytes.Contains(raw, []byte("apiVersion")) &&
+			!bytes.Contains(raw, []byte{'\\'}) {
 			wiretest.WantEqual(t, "kind", typed, metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"})
 		}
 		if !decodes {

@@ -33,7 +33,11 @@ func TestNewObject_addsTheType(t *testing.T) {
 }
 
 func TestNewObject_readsEscapes(t *testing.T) {
-	o, err := wire.NewObject([]byte(`{"\u006detadata":{"n\u0061me":"\u0061\"\\","namespace":"\ud83d\ude00\ud83d","resourceVersion":"\u0037"}}`), wire.JSON, wiretest.PodKind)
+	o, err := wire.NewObject(
+		[]byte(
+			`{"\u006detadata":{"n\u0061me":"\u0061\"\\","namespace":"\ud83d\ude00\ud83d","resourceVersion":"\u0037"}}`,
+		), wire.JSON, wiretest.PodKind,
+	)
 	wiretest.Must(t, err)
 	wiretest.WantEqual(t, "name", o.Name(), `a"\`)
 	wiretest.WantEqual(t, "namespace", o.Namespace(), "😀\ufffd")
@@ -42,7 +46,8 @@ func TestNewObject_readsEscapes(t *testing.T) {
 
 func TestNewObject_versions(t *testing.T) {
 	for text, want := range map[string]uint64{
-		"1": 1, "18446744073709551615": 1<<64 - 1, "18446744073709551616": 0, "99999999999999999999": 0, "": 0, "0": 0, "01": 0, "+1": 0, "-1": 0,
+		"1": 1, "18446744073709551615": 1<<64 - 1, "18446744073709551616": 0, "99999999999999999999": 0, "": 0, "0": 0,
+		"01": 0, "+1": 0, "-1": 0,
 		"1.0": 0, "1e3": 0, "abc": 0, "184467440737095516150": 0, " 1": 0,
 	} {
 		for _, e := range wiretest.Encodings {

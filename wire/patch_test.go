@@ -20,13 +20,23 @@ import (
 )
 
 func TestPatch_saysOtherwise(t *testing.T) {
-	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, New: func() runtime.Object { return &corev1.ConfigMap{} }}
+	kind := &wire.Kind{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		New:              func() runtime.Object { return &corev1.ConfigMap{} },
+	}
 	for _, annotations := range []map[string]string{nil, {"a": "1"}, {"cluster \"x\"": "old", "b": "2"}} {
-		for _, p := range []wire.Patch{{}, {Version: 77}, {Annotation: "cluster \"x\"", Value: "eu\n1"}, {Version: 8, Annotation: "cluster \"x\"", Value: ""}} {
+		for _, p := range []wire.Patch{
+			{},
+			{Version: 77},
+			{Annotation: "cluster \"x\"", Value: "eu\n1"},
+			{Version: 8, Annotation: "cluster \"x\"", Value: ""},
+		} {
 			for _, e := range []wire.Encoding{wire.JSON, wire.Protobuf} {
-				was := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{
-					Name: "n", Namespace: "ns", ResourceVersion: "5", Annotations: annotations, Labels: map[string]string{"l": "v"},
-				}, Data: map[string]string{"metadata": "annotations"}}
+				was := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+					ObjectMeta: metav1.ObjectMeta{
+						Name: "n", Namespace: "ns", ResourceVersion: "5", Annotations: annotations,
+						Labels: map[string]string{"l": "v"},
+					}, Data: map[string]string{"metadata": "annotations"}}
 				o, err := wire.Encode(was, e, kind)
 				if err != nil {
 					t.Fatal(err)
@@ -71,7 +81,8 @@ func TestPatch_saysOtherwise(t *testing.T) {
 
 func TestAppendUntyped_dropsTheType(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "x.io/v1", "kind": "Thing", "metadata": map[string]any{"name": "n"}, "spec": map[string]any{"kind": "inner"},
+		"apiVersion": "x.io/v1", "kind": "Thing", "metadata": map[string]any{"name": "n"},
+		"spec": map[string]any{"kind": "inner"},
 	}}
 	o, err := wire.Encode(u, wire.JSON, nil)
 	if err != nil {

@@ -14,11 +14,16 @@ import (
 )
 
 func TestField_readsBothEncodings(t *testing.T) {
-	kind := &wire.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), New: func() runtime.Object { return new(corev1.Pod) }}
+	kind := &wire.Kind{
+		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"),
+		New:              func() runtime.Object { return new(corev1.Pod) },
+	}
 	grace := int64(-30)
 	pod := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", ResourceVersion: "5", Labels: map[string]string{"nodeName": "no"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "a", Namespace: "b", ResourceVersion: "5", Labels: map[string]string{"nodeName": "no"},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: `no"de`, HostNetwork: true, TerminationGracePeriodSeconds: &grace,
 			Containers: []corev1.Container{{Name: "spec"}}, NodeSelector: map[string]string{"nodeName": "no"},
@@ -77,7 +82,8 @@ func TestField_ofJSON(t *testing.T) {
 		{`{"a":{"b":"x","b":"y"}}`, "", false},
 		{`{"a":{"b":"x"},"a":{}}`, "", false},
 	} {
-		o, err := wire.NewObject([]byte(`{"kind":"W","apiVersion":"e/v1","metadata":{"name":"w"},"spec":`+c.spec+`}`), wire.JSON, nil)
+		o, err := wire.NewObject([]byte(`{"kind":"W","apiVersion":"e/v1","metadata":{"name":"w"},"spec":`+c.spec+`}`),
+			wire.JSON, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -77,7 +77,9 @@ func (c *chart) run(ctx context.Context, args ...string) (string, error) {
 
 // template returns the output of helm template.
 func (c *chart) template(ctx context.Context, args ...string) (string, error) {
-	return c.run(ctx, append([]string{"template", chartRelease, chartDir, "--namespace", chartNamespace, "--kube-version", c.version}, args...)...)
+	return c.run(ctx, append([]string{
+		"template", chartRelease, chartDir, "--namespace", chartNamespace, "--kube-version", c.version,
+	}, args...)...)
 }
 
 // render returns the objects of the chart.
@@ -143,7 +145,8 @@ func TestChart(t *testing.T) {
 	c := newChart(t)
 	for _, values := range shapes(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(values), "-values.yaml"), func(t *testing.T) {
-			if _, err := c.run(t.Context(), "lint", "--strict", chartDir, "--values", values, "--namespace", chartNamespace, "--kube-version", c.version); err != nil {
+			if _, err := c.run(t.Context(), "lint", "--strict", chartDir, "--values", values, "--namespace",
+				chartNamespace, "--kube-version", c.version); err != nil {
 				t.Error(err)
 			}
 			objects := c.render(t, "--values", values)
@@ -234,7 +237,10 @@ func TestChart_refuses(t *testing.T) {
 		{[]string{"replicas=2"}, "tls.secretName"},
 		{[]string{"replicas=2", "tls.secretName=x", "state.persistence.enabled=true"}, "state.persistence"},
 		{[]string{"state.persistence.objects=true"}, "enable state.persistence"},
-		{[]string{"state.persistence.enabled=true", "state.persistence.keySecret=x"}, "no effect without state.persistence.objects"},
+		{
+			[]string{"state.persistence.enabled=true", "state.persistence.keySecret=x"},
+			"no effect without state.persistence.objects",
+		},
 		{[]string{"tls.certManager.enabled=true"}, "issuerRef"},
 		{[]string{"tls.certManager.enabled=true", "tls.secretName=x"}, "either"},
 		{[]string{"config.fleet.users={a}"}, "config.fleet.home"},

@@ -73,7 +73,10 @@ func settingsOf(t *testing.T, objects []*unstructured.Unstructured, d *appsv1.De
 }
 
 // chartKeys are the keys of the configuration file that the chart determines from other values.
-var chartKeys = []string{"apiVersion", "kind", "listen", "stateDir", "tls", "shutdown", "metricsListen", "sources.inCluster", "sources.folders"}
+var chartKeys = []string{
+	"apiVersion", "kind", "listen", "stateDir", "tls", "shutdown", "metricsListen", "sources.inCluster",
+	"sources.folders",
+}
 
 // TestChart_configSchema checks that the schema of the value config is that of the
 // configuration file, without the keys that the chart determines.
@@ -98,7 +101,8 @@ func TestChart_configSchema(t *testing.T) {
 		}
 		delete(properties, name)
 	}
-	schema["description"] = "The configuration file of watershed serve, see docs/operations/configuration.md. Most changes take effect without a restart"
+	schema["description"] = "The configuration file of watershed serve, see docs/operations/configuration.md. Most " +
+		"changes take effect without a restart"
 	schema["required"] = []string{"mirror"}
 	schema["properties"].(map[string]any)["mirror"].(map[string]any)["required"] = []string{"resources"}
 
@@ -126,7 +130,13 @@ func TestChart_restart(t *testing.T) {
 		d := deploymentOf(t, objects)
 		return configOf(t, objects, d), d.Spec.Template.Annotations[restartAnnotation]
 	}
-	samples := map[string][2]string{"string": {`"a"`, `"b"`}, "bool": {"false", "true"}, "int": {"1", "2"}, "int64": {"1", "2"}, "duration": {`"1s"`, `"2s"`}}
+	samples := map[string][2]string{
+		"string":   {`"a"`, `"b"`},
+		"bool":     {"false", "true"},
+		"int":      {"1", "2"},
+		"int64":    {"1", "2"},
+		"duration": {`"1s"`, `"2s"`},
+	}
 	tested := 0
 	for _, k := range settings.New().Keys.Keys() {
 		if isChartKey(k.Path) {

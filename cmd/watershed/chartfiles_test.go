@@ -118,7 +118,8 @@ func TestChart_readme(t *testing.T) {
 	root := readSchema(t)
 	delete(root.Properties, "global")
 	rows := appendRows(nil, "", root, readValues(t))
-	checkFile(t, path, before+tableBegin+"| value | default | meaning |\n|---|---|---|\n"+strings.Join(rows, "")+tableEnd+after)
+	checkFile(t, path, before+tableBegin+"| value | default | meaning |\n|---|---|---|\n"+strings.Join(rows, "")+
+		tableEnd+after)
 }
 
 // appendRows appends the rows of the values at a path, in alphabetical order.
@@ -133,7 +134,8 @@ func appendRows(rows []string, path string, s *valuesSchema, values map[string]a
 		if len(text) > 200 {
 			text = []byte("see values.yaml")
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s |\n", at, text, strings.ReplaceAll(property.Description, "|", "\\|")))
+		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s |\n", at, text,
+			strings.ReplaceAll(property.Description, "|", "\\|")))
 	}
 	return rows
 }

@@ -49,15 +49,18 @@ func TestDeploy(t *testing.T) {
 // mirrors by default. They depend on the version of Kubernetes; the test has the newest one.
 func checkDefaultResources(t *testing.T, k *kubetest.Cluster, c *chart) {
 	d := deploymentOf(t, c.render(t))
-	text, err := command(t.Context(), "rbac", "--kubeconfig", k.Kubeconfig(), "--name", d.Name, "--service-account", d.Namespace+"/"+d.Spec.Template.Spec.ServiceAccountName)
+	text, err := command(t.Context(), "rbac", "--kubeconfig", k.Kubeconfig(), "--name", d.Name, "--service-account",
+		d.Namespace+"/"+d.Spec.Template.Spec.ServiceAccountName)
 	expect.NoError(t, err)
 	expect.Equal(t, rightsOf(c.render(t)), rightsOf(parseManifests(t, text)))
 }
 
 // volatile are the kinds that the API server itself writes at any time.
 var volatile = map[schema.GroupKind]bool{
-	{Kind: "Event"}: true, {Group: "events.k8s.io", Kind: "Event"}: true, {Group: "coordination.k8s.io", Kind: "Lease"}: true,
-	{Group: "networking.k8s.io", Kind: "IPAddress"}: true, {Kind: "Endpoints"}: true, {Group: "discovery.k8s.io", Kind: "EndpointSlice"}: true,
+	{Kind: "Event"}: true, {Group: "events.k8s.io", Kind: "Event"}: true,
+	{Group: "coordination.k8s.io", Kind: "Lease"}:   true,
+	{Group: "networking.k8s.io", Kind: "IPAddress"}: true, {Kind: "Endpoints"}: true,
+	{Group: "discovery.k8s.io", Kind: "EndpointSlice"}: true,
 }
 
 // inventory returns the identities of all objects of a cluster.
@@ -142,7 +145,8 @@ func checkRelease(t *testing.T, k *kubetest.Cluster, c *chart) {
 	releases := 0
 	for _, shape := range []string{"default", "members", "narrow", "namespace", "only-members", "hub", "default"} {
 		values := filepath.Join(chartDir, "ci", shape+"-values.yaml")
-		_, err := c.run(ctx, "upgrade", "--install", chartRelease, chartDir, "--namespace", chartNamespace, "--create-namespace", "--reset-values", "--values", values)
+		_, err := c.run(ctx, "upgrade", "--install", chartRelease, chartDir, "--namespace", chartNamespace,
+			"--create-namespace", "--reset-values", "--values", values)
 		expect.NoError(t, err)
 		releases++
 		want := maps.Clone(before)
@@ -192,7 +196,8 @@ func checkManifests(t *testing.T, k *kubetest.Cluster, c *chart) {
 	conform := newKubeconform(ctx, t, k)
 	check := func(name, text string) {
 		t.Run(name, func(t *testing.T) {
-			if out, err := k.KubectlInput(ctx, text, "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
+			if out, err := k.KubectlInput(ctx, text, "apply", "--dry-run=server", "--validate=strict", "-f",
+				"-"); err != nil {
 				t.Error(out, err)
 			}
 			if conform != nil {
@@ -235,7 +240,8 @@ func tryPod(ctx context.Context, k *kubetest.Cluster, template corev1.PodTemplat
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Pods(chartNamespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = client.CoreV1().Pods(chartNamespace).Create(ctx, pod,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 

@@ -64,17 +64,24 @@ func checkProcess(t *testing.T, k *kubetest.Cluster, c *chart) {
 	members, err := simulated.New(&simulated.Options{Clusters: 2, Pods: 20, Namespaces: 4})
 	expect.NoError(t, err)
 	defer members.Close()
-	_, err = c.run(ctx, "upgrade", "--install", chartRelease, chartDir, "--namespace", chartNamespace, "--set", "clusters.kubeconfigSecrets[0].name=members")
+	_, err = c.run(ctx, "upgrade", "--install", chartRelease, chartDir, "--namespace", chartNamespace, "--set",
+		"clusters.kubeconfigSecrets[0].name=members")
 	expect.NoError(t, err)
 	text, err := k.Kubectl(ctx, "-n", chartNamespace, "get", "deployment", chartRelease, "-o", "json")
 	expect.NoError(t, err)
 	d := deploymentOf(t, parseManifests(t, text))
 	createPod(ctx, t, k, "first")
-	pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}}
+	pods := rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"pods"},
+		Verbs:     []string{"get", "list", "watch"},
+	}
 	expect.NoError(t, k.Grant(ctx, "jane", "", pods))
 
 	p := newPodProcess(ctx, t, k, d)
-	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "first", map[string]string{filepath.Base(configPath): liveConfig(ctx, t, k, d)})
+	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "first", map[string]string{
+		filepath.Base(configPath): liveConfig(ctx, t, k, d),
+	})
 	folder := filepath.Join(p.root, "etc/watershed/clusters/members")
 	mountSecret(t, folder, "first", map[string]string{"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config())})
 	p.start(ctx, t, k, d)
@@ -82,10 +89,12 @@ func checkProcess(t *testing.T, k *kubetest.Cluster, c *chart) {
 	p.checkRequests(ctx, t, k, d)
 	// The Secret changes: one more cluster.
 	mountSecret(t, folder, "second", map[string]string{
-		"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config()), "us.yaml": memberKubeconfig(t, members.Cluster(1).Config()),
+		"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config()),
+		"us.yaml": memberKubeconfig(t, members.Cluster(1).Config()),
 	})
 	p.awaitLive(t, "us")
-	if log := p.log.String(); strings.Contains(log, "forbidden") || strings.Count(log, "msg=\"cluster live\" cluster=eu") != 1 {
+	if log := p.log.String(); strings.Contains(log, "forbidden") ||
+		strings.Count(log, "msg=\"cluster live\" cluster=eu") != 1 {
 		t.Errorf("the log has a missing right, or another cluster was read again:\n%s", log)
 	}
 	p.checkReload(ctx, t, k, c, d)
@@ -102,18 +111,24 @@ func liveConfig(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *appsv
 
 // checkReload upgrades the release with another resource. The Deployment does not change, and
 // the running program mirrors the resource no longer.
-func (p *podProcess) checkReload(ctx context.Context, t *testing.T, k *kubetest.Cluster, c *chart, d *appsv1.Deployment) {
+func (p *podProcess) checkReload(
+	ctx context.Context, t *testing.T, k *kubetest.Cluster, c *chart, d *appsv1.Deployment,
+) {
 	t.Helper()
-	_, err := c.run(ctx, "upgrade", chartRelease, chartDir, "--namespace", chartNamespace, "--reuse-values", "--set", "config.mirror.except={services}")
+	_, err := c.run(ctx, "upgrade", chartRelease, chartDir, "--namespace", chartNamespace, "--reuse-values", "--set",
+		"config.mirror.except={services}")
 	expect.NoError(t, err)
 	text, err := k.Kubectl(ctx, "-n", chartNamespace, "get", "deployment", chartRelease, "-o", "json")
 	expect.NoError(t, err)
 	if now := deploymentOf(t, parseManifests(t, text)); now.Generation != d.Generation {
 		t.Errorf("the Deployment has generation %d, want %d: its pods restart", now.Generation, d.Generation)
 	}
-	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "second", map[string]string{filepath.Base(configPath): liveConfig(ctx, t, k, d)})
+	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "second", map[string]string{
+		filepath.Base(configPath): liveConfig(ctx, t, k, d),
+	})
 	expect.Soon(t, "the configuration is reloaded", func() bool {
-		return strings.Contains(p.log.String(), `msg="configuration reloaded" file=`+configPath+" changed=mirror.except")
+		return strings.Contains(p.log.String(),
+			`msg="configuration reloaded" file=`+configPath+" changed=mirror.except")
 	})
 }
 
@@ -133,7 +148,9 @@ func newPodProcess(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *ap
 	}
 	token, err := k.Kubectl(ctx, "-n", d.Namespace, "create", "token", d.Spec.Template.Spec.ServiceAccountName)
 	expect.NoError(t, err)
-	for name, content := range map[string]string{"token": strings.TrimSpace(token), "ca.crt": string(k.Config().CAData), "namespace": d.Namespace} {
+	for name, content := range map[string]string{
+		"token": strings.TrimSpace(token), "ca.crt": string(k.Config().CAData), "namespace": d.Namespace,
+	} {
 		expect.NoError(t, os.WriteFile(filepath.Join(account, name), []byte(content), 0o644))
 	}
 	expect.NoError(t, os.Chown(p.state, -1, int(*d.Spec.Template.Spec.SecurityContext.FSGroup)))
@@ -154,7 +171,8 @@ func mountSecret(t *testing.T, folder, version string, files map[string]string) 
 	expect.NoError(t, os.Symlink(".."+version, next))
 	expect.NoError(t, os.Rename(next, filepath.Join(folder, "..data")))
 	for name := range files {
-		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)); err != nil && !os.IsExist(err) {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)); err != nil &&
+			!os.IsExist(err) {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +182,9 @@ func mountSecret(t *testing.T, folder, version string, files map[string]string) 
 func memberKubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	text, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData, TLSServerName: config.ServerName}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"c": {Server: config.Host, CertificateAuthorityData: config.CAData, TLSServerName: config.ServerName},
+		},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"c": {Token: config.BearerToken}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "c"}},
 		CurrentContext: "c",
@@ -183,11 +203,16 @@ func (p *podProcess) start(ctx context.Context, t *testing.T, k *kubetest.Cluste
 	free.Close()
 	security, container := d.Spec.Template.Spec.SecurityContext, d.Spec.Template.Spec.Containers[0]
 	user := fmt.Sprintf("%d:%d", *security.RunAsUser, *security.RunAsGroup)
-	args := slices.Concat([]string{"-m", "sh", "-c", podScript, "sh", p.root, p.state, user}, container.Args, []string{"--listen=:" + p.port})
+	args := slices.Concat([]string{
+		"-m", "sh", "-c", podScript, "sh", p.root, p.state, user,
+	}, container.Args, []string{"--listen=:" + p.port})
 	p.cmd = exec.CommandContext(ctx, "unshare", args...)
 	api, err := url.Parse(k.URL())
 	expect.NoError(t, err)
-	p.cmd.Env = []string{"KUBERNETES_SERVICE_HOST=" + api.Hostname(), "KUBERNETES_SERVICE_PORT=" + api.Port(), "PATH=" + os.Getenv("PATH")}
+	p.cmd.Env = []string{
+		"KUBERNETES_SERVICE_HOST=" + api.Hostname(), "KUBERNETES_SERVICE_PORT=" + api.Port(),
+		"PATH=" + os.Getenv("PATH"),
+	}
 	for _, e := range container.Env {
 		p.cmd.Env = append(p.cmd.Env, e.Name+"="+e.Value)
 	}
@@ -216,7 +241,11 @@ func (p *podProcess) get(ctx context.Context, path, token string) (int, string, 
 		}
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(bundle)
-		p.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: chartRelease + "." + chartNamespace + ".svc"}}}
+		p.client = &http.Client{
+			Transport: &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: chartRelease + "." + chartNamespace + ".svc"},
+			},
+		}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+p.port+path, nil)
 	if err != nil {

@@ -22,7 +22,8 @@ type rights map[string]map[string]any
 func rightsOf(objects []*unstructured.Unstructured) rights {
 	all := rights{}
 	for _, o := range objects {
-		if o.GroupVersionKind().Group != "rbac.authorization.k8s.io" || strings.HasSuffix(o.GetName(), ":extra") || strings.HasSuffix(o.GetName(), ":metrics") {
+		if o.GroupVersionKind().Group != "rbac.authorization.k8s.io" || strings.HasSuffix(o.GetName(), ":extra") ||
+			strings.HasSuffix(o.GetName(), ":metrics") {
 			continue
 		}
 		content := o.DeepCopy().Object
@@ -42,7 +43,8 @@ func checkRights(t *testing.T, objects []*unstructured.Unstructured, o *settings
 	}
 	args := []string{
 		"rbac", "--name", d.Name, "--service-account", d.Namespace + "/" + d.Spec.Template.Spec.ServiceAccountName,
-		"--resources", strings.Join(o.Resources, ","), "--except", strings.Join(o.Except, ","), "--namespace", o.Scope.Namespace,
+		"--resources", strings.Join(o.Resources, ","), "--except", strings.Join(o.Except, ","), "--namespace",
+		o.Scope.Namespace,
 	}
 	if access.Matches(o.Access.LocalRBAC, o.Sources.InCluster) {
 		args = append(args, "--local-rbac")

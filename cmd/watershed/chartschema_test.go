@@ -41,7 +41,8 @@ func newKubeconform(ctx context.Context, t *testing.T, k *kubetest.Cluster) *kub
 
 // validate returns the output of kubeconform if it refuses a text.
 func (v *kubeconform) validate(ctx context.Context, text string) error {
-	cmd := exec.CommandContext(ctx, v.program, "-strict", "-summary", "-skip", "Certificate,ServiceMonitor,PrometheusRule",
+	cmd := exec.CommandContext(ctx, v.program, "-strict", "-summary", "-skip",
+		"Certificate,ServiceMonitor,PrometheusRule",
 		"-schema-location", filepath.Join(v.schemas, "{{.ResourceKind}}{{.KindSuffix}}.json"), "-")
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()

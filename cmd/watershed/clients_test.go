@@ -122,7 +122,8 @@ func readWithNode(ctx context.Context, r *reading) error {
 	if r.name == "token-file" {
 		return errDoesNotApply
 	}
-	printed, err := r.follow(ctx, []string{listedPod, "ADDED default/" + watchedPod}, "node", "testdata/node/client.js", r.kubeconfig)
+	printed, err := r.follow(ctx, []string{listedPod, "ADDED default/" + watchedPod}, "node", "testdata/node/client.js",
+		r.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -223,7 +224,8 @@ func readWithCurl(ctx context.Context, r *reading) error {
 		args = append(args, "--header", "Impersonate-User: "+user.Impersonate)
 	}
 	get := func(path string) (string, error) {
-		out, err := exec.CommandContext(ctx, "curl", append(args, "--write-out", "\n%{http_code}", cluster.Server+path)...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "curl",
+			append(args, "--write-out", "\n%{http_code}", cluster.Server+path)...).CombinedOutput()
 		return string(out), err
 	}
 	out, err := get("/api/v1/nodes")
@@ -247,13 +249,17 @@ func readWithCurl(ctx context.Context, r *reading) error {
 	}
 	r.listed()
 	args = append(args, "--header", "Watershed-Fleet: keyed-by-cluster") // needed only below /fleet
-	_, err = r.follow(ctx, []string{`"` + watchedPod + `"`}, "curl", append(args, cluster.Server+pods+"?watch=true&resourceVersion="+list.ResourceVersion)...)
+	_, err = r.follow(ctx, []string{`"` + watchedPod + `"`}, "curl",
+		append(args, cluster.Server+pods+"?watch=true&resourceVersion="+list.ResourceVersion)...)
 	return err
 }
 
 // contextsOf returns a kubeconfig with contexts for the server, called like those of the
 // given file. The program writes it, as a user would.
-func contextsOf(ctx context.Context, t *testing.T, program string, s *state.Dir, kubeconfig string, credentials []userContext, cluster string) (_ *clientcmdapi.Config, server string) {
+func contextsOf(
+	ctx context.Context, t *testing.T, program string, s *state.Dir, kubeconfig string, credentials []userContext,
+	cluster string,
+) (_ *clientcmdapi.Config, server string) {
 	t.Helper()
 	running, err := s.Server()
 	if err != nil {
@@ -261,7 +267,10 @@ func contextsOf(ctx context.Context, t *testing.T, program string, s *state.Dir,
 	}
 	server = "https://" + running.Address
 	path := filepath.Join(filepath.Dir(kubeconfig), "of-users.yaml")
-	args := []string{"kubeconfig", "--server", server, "--certificate-authority", s.AuthorityFile(), "--kubeconfig", kubeconfig, "--prefix", "", "--write", path}
+	args := []string{
+		"kubeconfig", "--server", server, "--certificate-authority", s.AuthorityFile(), "--kubeconfig", kubeconfig,
+		"--prefix", "", "--write", path,
+	}
 	for _, c := range credentials {
 		args = append(args, "--cluster", c.name+"="+cluster)
 	}
@@ -280,7 +289,9 @@ func contextsOf(ctx context.Context, t *testing.T, program string, s *state.Dir,
 
 // testClients lets each client read with each kind of credentials, all at the same time.
 // The contexts of config are for the server.
-func testClients(ctx context.Context, t *testing.T, k *kubetest.Cluster, config *clientcmdapi.Config, credentials []userContext) {
+func testClients(
+	ctx context.Context, t *testing.T, k *kubetest.Cluster, config *clientcmdapi.Config, credentials []userContext,
+) {
 	var cells, waiting sync.WaitGroup
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -308,7 +319,9 @@ func testClients(ctx context.Context, t *testing.T, k *kubetest.Cluster, config 
 			listed := sync.OnceFunc(waiting.Done)
 			cells.Go(func() {
 				defer listed()
-				err := read(ctx, &reading{userContext: c, kubeconfig: path, kubectl: k.KubectlPath(), modules: modules, listed: listed})
+				err := read(ctx, &reading{
+					userContext: c, kubeconfig: path, kubectl: k.KubectlPath(), modules: modules, listed: listed,
+				})
 				switch {
 				case errors.Is(err, errDoesNotApply):
 					t.Logf("%s with %s: %v", client, c.name, err)

@@ -22,7 +22,11 @@ func TestInvocation(t *testing.T) {
 	}{
 		{[]string{"/usr/bin/watershed", "status"}, "watershed", []string{"status"}},
 		{[]string{"./other"}, "watershed", []string{}},
-		{[]string{"/home/u/.krew/bin/kubectl-watershed", "status", "-w"}, "kubectl watershed", []string{"status", "-w"}},
+		{
+			[]string{"/home/u/.krew/bin/kubectl-watershed", "status", "-w"},
+			"kubectl watershed",
+			[]string{"status", "-w"},
+		},
 		{[]string{`kubectl-watershed.exe`}, "kubectl watershed", []string{}},
 		{[]string{"kubectl_complete-watershed", "sta", ""}, "kubectl watershed", []string{"__complete", "sta", ""}},
 	} {
@@ -45,7 +49,8 @@ func TestRename(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := out.String()
-		if !strings.Contains(text, "  kubectl watershed "+name) || strings.Contains(strings.ReplaceAll(text, "kubectl watershed "+name, ""), "  watershed "+name) {
+		if !strings.Contains(text, "  kubectl watershed "+name) ||
+			strings.Contains(strings.ReplaceAll(text, "kubectl watershed "+name, ""), "  watershed "+name) {
 			t.Errorf("%s", text)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-var update = flag.Bool("update", false, "write the schema and the table of keys in docs/operations, and the files in testdata/trouble, again")
+var update = flag.Bool("update", false,
+	"write the schema and the table of keys in docs/operations, and the files in testdata/trouble, again")
 
 const (
 	schemaFile = "../../docs/operations/config.schema.json"
@@ -65,14 +66,21 @@ func TestSchema_agrees(t *testing.T) {
 	expect.NoError(t, json.Unmarshal(text, &schema))
 	validator := validate.NewSchemaValidator(&schema, nil, "", strfmt.Default)
 	files := map[string]bool{
-		"": true, "listen: a\n": true, "listen: 7\n": false, "listen: [a]\n": false, "listen:\n": false, "lisen: a\n": false,
-		"mirror: {resources: [pods], dropManagedFields: true}": true, "mirror: {resources: pods}": false, "mirror: {resources: [1]}": false,
-		"mirror: {dropManagedFields: yes}": false, "mirror: {dropManagedFields: \"true\"}": false, "mirror: pods": false, "mirror: {resource: [a]}": false,
-		"limits: {historyMiB: 1}": true, "limits: {historyMiB: 0}": false, "limits: {historyMiB: -1}": false, "limits: {historyMiB: \"1\"}": false,
-		"limits: {historyMiB: 1.5}": false, "limits: {clusterObjects: 0}": true, "limits: {clusterObjects: -1}": false,
-		"shutdown: {delay: 1m30s, grace: 1.5h}": true, "shutdown: {delay: soon}": false, "shutdown: {delay: 30}": false, "shutdown: {delay: -1s}": false, "shutdown: {delay: \"0\"}": true,
-		"clusters: [{name: a, labels: {b: c}}, {name: d}]": true, "clusters: [{labels: {b: c}}]": false, "clusters: [{name: a, labels: {b: 1}}]": false,
-		"clusters: [{name: a, x: y}]": false, "clusters: {name: a}": false, "clusters: [{name: \"\"}]": false,
+		"": true, "listen: a\n": true, "listen: 7\n": false, "listen: [a]\n": false, "listen:\n": false,
+		"lisen: a\n": false,
+		"mirror: {resources: [pods], dropManagedFields: true}": true, "mirror: {resources: pods}": false,
+		"mirror: {resources: [1]}":         false,
+		"mirror: {dropManagedFields: yes}": false, "mirror: {dropManagedFields: \"true\"}": false,
+		"mirror: pods": false, "mirror: {resource: [a]}": false,
+		"limits: {historyMiB: 1}": true, "limits: {historyMiB: 0}": false, "limits: {historyMiB: -1}": false,
+		"limits: {historyMiB: \"1\"}": false,
+		"limits: {historyMiB: 1.5}":   false, "limits: {clusterObjects: 0}": true,
+		"limits: {clusterObjects: -1}":          false,
+		"shutdown: {delay: 1m30s, grace: 1.5h}": true, "shutdown: {delay: soon}": false, "shutdown: {delay: 30}": false,
+		"shutdown: {delay: -1s}": false, "shutdown: {delay: \"0\"}": true,
+		"clusters: [{name: a, labels: {b: c}}, {name: d}]": true, "clusters: [{labels: {b: c}}]": false,
+		"clusters: [{name: a, labels: {b: 1}}]": false,
+		"clusters: [{name: a, x: y}]":           false, "clusters: {name: a}": false, "clusters: [{name: \"\"}]": false,
 		"sources: {clusterProfiles: {enabled: true, consumer: a}}": true, "sources: {clusterProfiles: true}": false,
 	}
 	for content, want := range files {
@@ -90,7 +98,9 @@ func TestSchema_agrees(t *testing.T) {
 			t.Errorf("%q: the schema accepts it: %v", content, got)
 		}
 	}
-	for _, header := range []string{"kind: Configuration", "apiVersion: config.watershed.dev/v1alpha1", "apiVersion: v1\nkind: Configuration"} {
+	for _, header := range []string{
+		"kind: Configuration", "apiVersion: config.watershed.dev/v1alpha1", "apiVersion: v1\nkind: Configuration",
+	} {
 		var document any
 		expect.NoError(t, yaml.Unmarshal([]byte(header), &document))
 		if settings.New().Use([]byte(header)) == nil || validator.Validate(document).IsValid() {
@@ -104,7 +114,8 @@ func TestConfigCommand(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		expect.NoError(t, os.WriteFile(path, []byte("apiVersion: config.watershed.dev/v1alpha1\nkind: Configuration\n"+content), 0o600))
+		expect.NoError(t, os.WriteFile(path,
+			[]byte("apiVersion: config.watershed.dev/v1alpha1\nkind: Configuration\n"+content), 0o600))
 		return path
 	}
 	good := write("good.yaml", "fleet: {home: eu, users: [ann]}\nlisten: \":7443\"\n")
@@ -135,14 +146,16 @@ func TestConfigCommand(t *testing.T) {
 	out, err := command(t.Context(), "config", "print", "--except", "nodes,jobs.batch")
 	expect.NoError(t, err)
 	for _, want := range []string{
-		"listen: \":7443\" # file " + good + ":4:9\n", "  historyMiB: 7 # variable WATERSHED_HISTORY\n", "  except: [\"nodes\",\"jobs.batch\"] # flag --except\n",
+		"listen: \":7443\" # file " + good + ":4:9\n", "  historyMiB: 7 # variable WATERSHED_HISTORY\n",
+		"  except: [\"nodes\",\"jobs.batch\"] # flag --except\n",
 		"passThrough: false # default\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	if _, err := command(t.Context(), "serve", "--config", bad, "--state-dir", dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s:4:10", bad)) {
+	if _, err := command(t.Context(), "serve", "--config", bad, "--state-dir", dir); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("%s:4:10", bad)) {
 		t.Errorf("serve ends with %v", err)
 	}
 }

@@ -67,9 +67,13 @@ func launch(t *testing.T, values map[string]any) *configured {
 	all := map[string]any{"listen": "127.0.0.1:0", "stateDir": t.TempDir()}
 	maps.Copy(all, values)
 	c := &configured{
-		t: t, path: filepath.Join(t.TempDir(), "watershed.yaml"), values: all, state: &state.Dir{Path: fmt.Sprint(all["stateDir"])}, log: &output{},
-		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
-		ended:  make(chan error, 1),
+		t: t, path: filepath.Join(t.TempDir(), "watershed.yaml"), values: all,
+		state: &state.Dir{Path: fmt.Sprint(all["stateDir"])}, log: &output{},
+		client: &http.Client{
+			Timeout:   time.Minute,
+			Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		},
+		ended: make(chan error, 1),
 	}
 	expect.NoError(t, os.WriteFile(c.path, []byte(fileOf(t, all)), 0o600))
 	cmd := newCommand()

@@ -25,7 +25,8 @@ func TestDisk(t *testing.T) {
 	if !strings.Contains(out, "A process uses the folder") {
 		t.Errorf("while the server runs:\n%s", out)
 	}
-	if _, err := command(t.Context(), "disk", "remove", "--data-dir", dir, "eu"); err == nil || !strings.Contains(err.Error(), "stop the server") {
+	if _, err := command(t.Context(), "disk", "remove", "--data-dir", dir, "eu"); err == nil ||
+		!strings.Contains(err.Error(), "stop the server") {
 		t.Errorf("remove while the server runs: %v", err)
 	}
 	expect.NoError(t, c.stopped())
@@ -55,11 +56,13 @@ func TestDisk(t *testing.T) {
 	expect.NoError(t, err)
 	content[len(content)/2] ^= 1
 	expect.NoError(t, os.WriteFile(logs[0], content, 0o600))
-	if out, err := command(t.Context(), "disk", "--data-dir", dir); err == nil || !strings.Contains(err.Error(), "damaged") {
+	if out, err := command(t.Context(), "disk", "--data-dir", dir); err == nil ||
+		!strings.Contains(err.Error(), "damaged") {
 		t.Errorf("a damaged file: %v\n%s", err, out)
 	}
 
-	if _, err := command(t.Context(), "disk", "remove", "--data-dir", dir, "mars"); err == nil || !strings.Contains(err.Error(), "mars") {
+	if _, err := command(t.Context(), "disk", "remove", "--data-dir", dir, "mars"); err == nil ||
+		!strings.Contains(err.Error(), "mars") {
 		t.Errorf("remove an unknown cluster: %v", err)
 	}
 	t.Setenv("WATERSHED_DATA_KMS", "unix:///no/plugin") // a key is not needed to remove files

@@ -36,7 +36,10 @@ func TestProgram(t *testing.T) {
 	}
 	s := state.Dir{Path: filepath.Join(dir, "state")}
 	issuer := startIssuer(t, dir)
-	server := exec.CommandContext(ctx, program, append([]string{"serve", "--state-dir", s.Path, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen", "127.0.0.1:0"}, issuer.flags()...)...)
+	server := exec.CommandContext(ctx, program, append([]string{
+		"serve", "--state-dir", s.Path, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--listen",
+		"127.0.0.1:0",
+	}, issuer.flags()...)...)
 	log := &output{}
 	server.Stderr = log
 	if err := server.Start(); err != nil {
@@ -103,7 +106,9 @@ func TestProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		until("kubectl "+strings.Join(args, " "), func() error {
-			got, err := run(k.KubectlPath(), append([]string{"--kubeconfig", config, "--cache-dir", t.TempDir()}, args...)...)
+			got, err := run(k.KubectlPath(), append([]string{
+				"--kubeconfig", config, "--cache-dir", t.TempDir(),
+			}, args...)...)
 			if err == nil && got != want {
 				err = fmt.Errorf("%q, want %q", got, want)
 			}

@@ -51,7 +51,10 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 	}
 	der, key, err := a.ServingUntil(end, []string{"localhost"}, net.IPv4(127, 0, 0, 1))
 	expect.NoError(t, err)
-	transport, err := rest.TransportFor(&rest.Config{Host: cluster.Host, TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CAData, ServerName: cluster.ServerName}})
+	transport, err := rest.TransportFor(&rest.Config{
+		Host:            cluster.Host,
+		TLSClientConfig: rest.TLSClientConfig{CAData: cluster.CAData, ServerName: cluster.ServerName},
+	})
 	expect.NoError(t, err)
 	target, err := url.Parse(cluster.Host)
 	expect.NoError(t, err)
@@ -66,7 +69,8 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 		if r.URL.Path == "/version" {
 			time.Sleep(f.delay) // a slow cluster
 		}
-		if f.breaks != nil && f.breaks.Load() && strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
+		if f.breaks != nil && f.breaks.Load() && strings.Contains(r.URL.RawQuery, "watch=") &&
+			!strings.Contains(r.URL.RawQuery, "sendInitialEvents") {
 			ctx, cancel := context.WithTimeout(r.Context(), f.watches)
 			defer cancel()
 			r = r.WithContext(ctx) // its end aborts the response

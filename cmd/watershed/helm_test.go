@@ -46,9 +46,10 @@ func writeChart(t *testing.T) string {
 	dir := t.TempDir()
 	expect.NoError(t, os.Mkdir(filepath.Join(dir, "templates"), 0o755))
 	for name, content := range map[string]string{
-		"Chart.yaml":            "apiVersion: v2\nname: chart\nversion: 1.2.3\n",
-		"values.yaml":           "color: blue\n",
-		"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: colors}\ndata: {color: '{{ .Values.color }}'}\n",
+		"Chart.yaml":  "apiVersion: v2\nname: chart\nversion: 1.2.3\n",
+		"values.yaml": "color: blue\n",
+		"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: colors}\ndata: {color: '{{ " +
+			".Values.color }}'}\n",
 	} {
 		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
@@ -63,8 +64,16 @@ func TestHelm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	read := []string{"get", "list", "watch"}
-	expect.NoError(t, k.Grant(ctx, "jane", "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: read}))
-	expect.NoError(t, k.Grant(ctx, "joe", "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: read}))
+	expect.NoError(t, k.Grant(ctx, "jane", "", rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"secrets", "configmaps"},
+		Verbs:     read,
+	}))
+	expect.NoError(t, k.Grant(ctx, "joe", "", rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+		Verbs:     read,
+	}))
 	run := func(kubeconfig string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, helm, append([]string{"--kubeconfig", kubeconfig}, args...)...)
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "HELM_CACHE_HOME=", "HELM_CONFIG_HOME=", "HELM_DATA_HOME=")
@@ -81,7 +90,8 @@ func TestHelm(t *testing.T) {
 	config := func(user string) string { return writeReplicaUser(t, s, k, dir, user) }
 	jane, joe := config("jane"), config("joe")
 	for _, args := range [][]string{
-		{"list", "--all-namespaces"}, {"list", "--all-namespaces", "--output", "json"}, {"status", "release"}, {"status", "release", "--output", "json"},
+		{"list", "--all-namespaces"}, {"list", "--all-namespaces", "--output", "json"}, {"status", "release"},
+		{"status", "release", "--output", "json"},
 		{"get", "values", "release"}, {"get", "all", "release"}, {"history", "release"},
 	} {
 		want, err := run(k.Kubeconfig(), args...)
@@ -107,7 +117,9 @@ func writeReplicaUser(t *testing.T, s *state.Dir, k *kubetest.Cluster, dir, user
 	config := printedKubeconfig(t, s)
 	name := contextPrefix + k.Name()
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{user: {Token: k.UserConfig(user).BearerToken}}
-	config.Contexts = map[string]*clientcmdapi.Context{name: {Cluster: config.Contexts[name].Cluster, AuthInfo: user, Namespace: "default"}}
+	config.Contexts = map[string]*clientcmdapi.Context{
+		name: {Cluster: config.Contexts[name].Cluster, AuthInfo: user, Namespace: "default"},
+	}
 	config.CurrentContext = name
 	path := filepath.Join(dir, user+".yaml")
 	expect.NoError(t, clientcmd.WriteToFile(*config, path))

@@ -101,19 +101,25 @@ func TestSources_hub(t *testing.T) {
 	profiles, consumer := "--cluster-profiles", "--cluster-profile-consumer"
 	commandtest.FollowSources(t, reaches(""), at(profiles, consumer, "ours")...)
 	refused := func(m map[string]fleet.Entry) bool {
-		return len(m) == 2 && m["one.inventory"].Err != nil && strings.Contains(m["one.inventory"].Err.Error(), `consumer "theirs"`)
+		return len(m) == 2 && m["one.inventory"].Err != nil &&
+			strings.Contains(m["one.inventory"].Err.Error(), `consumer "theirs"`)
 	}
 	commandtest.FollowSources(t, refused, at(profiles, consumer, "theirs")...)
-	commandtest.FollowSources(t, commandtest.Named("two.inventory"), at(profiles, consumer, "ours", "--hub-namespace", "two")...)
+	commandtest.FollowSources(t, commandtest.Named("two.inventory"),
+		at(profiles, consumer, "ours", "--hub-namespace", "two")...)
 	plugins := filepath.Join(t.TempDir(), "plugins.json")
-	expect.NoError(t, os.WriteFile(plugins, []byte(`{"providers": [{"name": "files", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}}]}`), 0o600))
+	expect.NoError(t, os.WriteFile(plugins,
+		[]byte(
+			`{"providers": [{"name": "files", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}}]}`,
+		), 0o600))
 	commandtest.FollowSources(t, reaches("plugin"), at(profiles, "--cluster-profile-provider-file", plugins)...)
 
 	// Without flags the hub is the current context of the kubeconfig.
 	t.Setenv("KUBECONFIG", hub.Kubeconfig())
 	commandtest.FollowSources(t, commandtest.Named("one.prod"), "--cluster-api", "--hub-namespace", "one")
 	all := commandtest.Named("a", "one.inventory", "one.prod", "two.inventory", "two.test")
-	commandtest.FollowSources(t, all, "--cluster-api", profiles, consumer, "ours", "--kubeconfig-dir", commandtest.WriteFolder(t, "a"))
+	commandtest.FollowSources(t, all, "--cluster-api", profiles, consumer, "ours", "--kubeconfig-dir",
+		commandtest.WriteFolder(t, "a"))
 
 	s := &state.Dir{Path: t.TempDir()}
 	_, stop := startServe(t, s, "--cluster-api", "--hub-namespace", "two")

@@ -39,7 +39,8 @@ func startIssuer(t *testing.T, dir string) *issuer {
 	i := &issuer{key: key, caFile: filepath.Join(dir, "issuer.crt")}
 	i.Server = httptest.NewTLSServer(i)
 	t.Cleanup(i.Close)
-	expect.NoError(t, os.WriteFile(i.caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}), 0o600))
+	expect.NoError(t, os.WriteFile(i.caFile,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}), 0o600))
 	return i
 }
 
@@ -50,7 +51,9 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/openid-configuration":
 		response = map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
 	case "/keys":
-		response = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "key", Algorithm: "RS256", Use: "sig"}}}
+		response = jose.JSONWebKeySet{
+			Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "key", Algorithm: "RS256", Use: "sig"}},
+		}
 	default:
 		http.NotFound(w, r)
 		return
@@ -61,13 +64,17 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // flags returns the flags of a server that accepts the issuer.
 func (i *issuer) flags() []string {
-	return []string{"--oidc-issuer-url", i.URL, "--oidc-client-id", "watershed", "--oidc-username-prefix", "oidc:", "--oidc-ca-file", i.caFile}
+	return []string{
+		"--oidc-issuer-url", i.URL, "--oidc-client-id", "watershed", "--oidc-username-prefix", "oidc:",
+		"--oidc-ca-file", i.caFile,
+	}
 }
 
 // sign returns a token with these claims.
 func (i *issuer) sign(t *testing.T, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, new(jose.SignerOptions).WithHeader("kid", "key"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: i.key},
+		new(jose.SignerOptions).WithHeader("kid", "key"))
 	expect.NoError(t, err)
 	claims["iss"], claims["aud"], claims["exp"] = i.URL, "watershed", time.Now().Add(time.Hour).Unix()
 	text, err := json.Marshal(claims)
@@ -81,7 +88,9 @@ func (i *issuer) sign(t *testing.T, claims map[string]any) string {
 
 // addUser adds a context of the fleet to the kubeconfig, for a user of the issuer that may
 // read pods of the cluster.
-func (i *issuer) addUser(ctx context.Context, t *testing.T, k *kubetest.Cluster, config *clientcmdapi.Config, fleetURL string) userContext {
+func (i *issuer) addUser(
+	ctx context.Context, t *testing.T, k *kubetest.Cluster, config *clientcmdapi.Config, fleetURL string,
+) userContext {
 	t.Helper()
 	c := userContext{"oidc", "oidc:ann"}
 	expect.NoError(t, k.Grant(ctx, c.user, "default", podReader))

@@ -145,16 +145,29 @@ func (w *keyClusters) serving() map[string]keyCase {
 		return host
 	}
 	return map[string]keyCase{
-		"listen": {with: w.one(), from: "127.0.0.1:0", to: "127.0.0.2:0", observe: host, want: [2]string{"127.0.0.1", "127.0.0.2"}},
-		"stateDir": {with: w.one(), from: folders[0], to: folders[1], want: [2]string{"true false", "false true"}, observe: func(*configured) string {
-			var found []any
-			for _, dir := range folders {
-				_, err := os.Stat(filepath.Join(dir, "server.json"))
-				found = append(found, err == nil)
-			}
-			return strings.TrimSpace(fmt.Sprintln(found...))
-		}},
-		"tls.certFile": {with: w.one("tls.keyFile", key), from: certs[0], to: certs[1], observe: name, want: [2]string{"cert-0", "cert-1"}},
+		"listen": {
+			with:    w.one(),
+			from:    "127.0.0.1:0",
+			to:      "127.0.0.2:0",
+			observe: host,
+			want:    [2]string{"127.0.0.1", "127.0.0.2"},
+		},
+		"stateDir": {with: w.one(), from: folders[0], to: folders[1], want: [2]string{"true false", "false true"},
+			observe: func(*configured) string {
+				var found []any
+				for _, dir := range folders {
+					_, err := os.Stat(filepath.Join(dir, "server.json"))
+					found = append(found, err == nil)
+				}
+				return strings.TrimSpace(fmt.Sprintln(found...))
+			}},
+		"tls.certFile": {
+			with:    w.one("tls.keyFile", key),
+			from:    certs[0],
+			to:      certs[1],
+			observe: name,
+			want:    [2]string{"cert-0", "cert-1"},
+		},
 		"tls.keyFile": {run: func(t *testing.T) {
 			c := configure(t, w.one("tls.certFile", certs[0], "tls.keyFile", key))
 			expect.Equal(t, name(c), "cert-0")
@@ -163,26 +176,43 @@ func (w *keyClusters) serving() map[string]keyCase {
 				t.Errorf("with another key: %v", err)
 			}
 		}},
-		"tls.hosts": {with: w.one(), to: []string{"replica.example.com"}, want: [2]string{"false", "true"}, observe: func(c *configured) string {
-			return fmt.Sprint(slices.Contains(c.certificate().DNSNames, "replica.example.com"))
-		}},
-		"connections.max":           {with: w.one(), from: 100, to: 2, observe: (*configured).accepted, want: [2]string{"3", "2"}},
-		"connections.maxPerAddress": {with: w.one(), from: 1, to: 100, observe: (*configured).accepted, want: [2]string{"1", "3"}},
-		"shutdown.delay":            {run: func(t *testing.T) { testShutdownDelay(t, w) }},
-		"shutdown.grace":            {run: func(t *testing.T) { testShutdownGrace(t, w) }},
-		"passThrough": {with: w.one(), from: false, to: true, want: [2]string{"405", "418"}, observe: func(c *configured) string {
-			code, _ := c.send(http.MethodPost, "/clusters/eu/api/v1/namespaces/x/pods", "ann", "{}")
-			return fmt.Sprint(code)
-		}},
-		"pprof":         {with: w.one(), to: "127.0.0.1:0", want: [2]string{"none", "200"}, observe: func(c *configured) string { return c.inside("profiles") }},
-		"metricsListen": {with: w.one(), to: "127.0.0.1:0", want: [2]string{"none", "200"}, observe: func(c *configured) string { return c.inside("metrics") }},
-		"logFormat": {with: w.one(), to: "json", want: [2]string{"level=INFO", `{"time":`}, observe: func(c *configured) string {
-			line := c.log.String()
-			if strings.HasPrefix(line, `{"time":`) {
-				return `{"time":`
-			}
-			return strings.Fields(line + " - -")[1]
-		}},
+		"tls.hosts": {with: w.one(), to: []string{"replica.example.com"}, want: [2]string{"false", "true"},
+			observe: func(c *configured) string {
+				return fmt.Sprint(slices.Contains(c.certificate().DNSNames, "replica.example.com"))
+			}},
+		"connections.max": {
+			with: w.one(), from: 100, to: 2, observe: (*configured).accepted, want: [2]string{"3", "2"},
+		},
+		"connections.maxPerAddress": {
+			with: w.one(), from: 1, to: 100, observe: (*configured).accepted, want: [2]string{"1", "3"},
+		},
+		"shutdown.delay": {run: func(t *testing.T) { testShutdownDelay(t, w) }},
+		"shutdown.grace": {run: func(t *testing.T) { testShutdownGrace(t, w) }},
+		"passThrough": {with: w.one(), from: false, to: true, want: [2]string{"405", "418"},
+			observe: func(c *configured) string {
+				code, _ := c.send(http.MethodPost, "/clusters/eu/api/v1/namespaces/x/pods", "ann", "{}")
+				return fmt.Sprint(code)
+			}},
+		"pprof": {
+			with:    w.one(),
+			to:      "127.0.0.1:0",
+			want:    [2]string{"none", "200"},
+			observe: func(c *configured) string { return c.inside("profiles") },
+		},
+		"metricsListen": {
+			with:    w.one(),
+			to:      "127.0.0.1:0",
+			want:    [2]string{"none", "200"},
+			observe: func(c *configured) string { return c.inside("metrics") },
+		},
+		"logFormat": {with: w.one(), to: "json", want: [2]string{"level=INFO", `{"time":`},
+			observe: func(c *configured) string {
+				line := c.log.String()
+				if strings.HasPrefix(line, `{"time":`) {
+					return `{"time":`
+				}
+				return strings.Fields(line + " - -")[1]
+			}},
 	}
 }
 
@@ -240,7 +270,8 @@ func testShutdownGrace(t *testing.T, w *keyClusters) {
 	before := w.eu.asked("/pods/" + pod.Name)
 	answered := make(chan string, 1)
 	go func() {
-		_, body := c.get("/clusters/eu/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+"?watershedRead=consistent", c.owner())
+		_, body := c.get("/clusters/eu/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+"?watershedRead=consistent",
+			c.owner())
 		answered <- body
 	}()
 	expect.Soon(t, "the request is at the cluster", func() bool { return w.eu.asked("/pods/"+pod.Name) > before })

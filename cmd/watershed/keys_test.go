@@ -40,7 +40,10 @@ func TestKeys_haveAnEffect(t *testing.T) {
 	}
 	w := newKeyClusters(t)
 	cases := map[string]keyCase{}
-	for _, some := range []map[string]keyCase{w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.storage(), w.tracing()} {
+	for _, some := range []map[string]keyCase{
+		w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.storage(),
+		w.tracing(),
+	} {
 		maps.Copy(cases, some)
 	}
 	for _, k := range settings.New().Keys.Keys() {
@@ -126,11 +129,16 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 			changed[k.Path] = "other"
 		}
 	}
-	changed["mirror.namespace"], changed["logFormat"], changed["verifyEvery"], changed["storage.retention"], changed["tracing.endpoint"] = "other", "json", "1h", "1h", "http://127.0.0.1:1"
+	changed["mirror.namespace"] = "other"
+	changed["logFormat"] = "json"
+	changed["verifyEvery"] = "1h"
+	changed["storage.retention"] = "1h"
+	changed["tracing.endpoint"] = "http://127.0.0.1:1"
 	c.change(changed)
 	line := `msg="some changes of the configuration have no effect yet: restart to apply them"`
 	expect.Soon(t, "the line", func() bool { return strings.Contains(c.log.String(), line) })
-	if log := c.log.String(); strings.Count(log, "restart to apply") != 1 || !strings.Contains(log, `keys="`+strings.Join(want, ", ")+`"`) {
+	if log := c.log.String(); strings.Count(log, "restart to apply") != 1 ||
+		!strings.Contains(log, `keys="`+strings.Join(want, ", ")+`"`) {
 		t.Errorf("the log does not name %v once:\n%s", want, log)
 	}
 	expect.Soon(t, "the state folder has the keys", func() bool {
@@ -176,10 +184,12 @@ func TestKeys_fromFileVariableAndFlag(t *testing.T) {
 			var content []byte
 			variables := map[string]string{}
 			if n > 0 {
-				content, want, origin = []byte(fileOf(t, map[string]any{k.Path: samples[0]})), fmt.Sprint(samples[0]), "file"
+				content, want, origin = []byte(fileOf(t, map[string]any{k.Path: samples[0]})), fmt.Sprint(samples[0]),
+					"file"
 			}
 			if n > 1 {
-				variables[k.Variable()], want, origin = text(samples[1]), fmt.Sprint(samples[1]), "variable "+k.Variable()
+				variables[k.Variable()], want, origin = text(samples[1]), fmt.Sprint(samples[1]),
+					"variable "+k.Variable()
 			}
 			if n > 2 {
 				expect.NoError(t, own.Flag.Value.Set(text(samples[2])))

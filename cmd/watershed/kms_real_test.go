@@ -42,7 +42,10 @@ type sealed struct {
 func (s *sealed) write(name, password string) {
 	s.t.Helper()
 	secrets := s.client.CoreV1().Secrets("default")
-	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"password": []byte(password)}}
+	o := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string][]byte{"password": []byte(password)},
+	}
 	var err error
 	if _, ok := s.secrets[name]; ok {
 		_, err = secrets.Update(s.t.Context(), o, metav1.UpdateOptions{})
@@ -84,7 +87,8 @@ func (s *sealed) run() (lists int) {
 	s.write("token-0", fmt.Sprint("written-", time.Now().UnixNano()))
 	follow()
 	expect.Soon(s.t, "the files are current", func() bool {
-		return s.metric(owner, "watershed_storage_behind_resources") == 0 && s.metric(owner, "watershed_storage_queued_bytes") == 0
+		return s.metric(owner, "watershed_storage_behind_resources") == 0 &&
+			s.metric(owner, "watershed_storage_queued_bytes") == 0
 	})
 	lists = s.metric(owner, "watershed_relists_total")
 	expect.NoError(s.t, stop())
@@ -118,7 +122,8 @@ func (s *sealed) inFiles() (found string) {
 		content, err := os.ReadFile(path)
 		size += len(content)
 		for _, password := range s.secrets {
-			if bytes.Contains(content, []byte(password)) || bytes.Contains(content, []byte(base64.StdEncoding.EncodeToString([]byte(password)))) {
+			if bytes.Contains(content, []byte(password)) ||
+				bytes.Contains(content, []byte(base64.StdEncoding.EncodeToString([]byte(password)))) {
 				found = path
 			}
 		}
@@ -135,8 +140,9 @@ func (s *sealed) inFiles() (found string) {
 func TestKMS_real(t *testing.T) {
 	c := kubetest.Start(t, &kubetest.Options{Name: "a"})
 	s := &sealed{
-		t: t, client: kubernetes.NewForConfigOrDie(c.Config()), vault: vault.Start(t), state: &state.Dir{Path: t.TempDir()},
-		data: filepath.Join(t.TempDir(), "data"), secrets: map[string]string{},
+		t: t, client: kubernetes.NewForConfigOrDie(c.Config()), vault: vault.Start(t),
+		state: &state.Dir{Path: t.TempDir()},
+		data:  filepath.Join(t.TempDir(), "data"), secrets: map[string]string{},
 	}
 	for i := range 5 {
 		s.write(fmt.Sprint("token-", i), fmt.Sprintf("correct horse battery staple %d", i))
@@ -167,8 +173,11 @@ func TestKMS_real(t *testing.T) {
 		}
 	}
 	s.vault.Set("broken", nil)
-	out, err := command(t.Context(), append([]string{"serve", "--state-dir", s.state.Path, "--listen", "127.0.0.1:0"}, s.flags...)...)
-	if err == nil || !strings.Contains(err.Error(), "--data-kms: ") || !strings.Contains(err.Error(), "not healthy: broken") {
+	out, err := command(t.Context(), append([]string{
+		"serve", "--state-dir", s.state.Path, "--listen", "127.0.0.1:0",
+	}, s.flags...)...)
+	if err == nil || !strings.Contains(err.Error(), "--data-kms: ") ||
+		!strings.Contains(err.Error(), "not healthy: broken") {
 		t.Errorf("with a plugin that is not healthy: %v\n%s", err, out)
 	}
 }

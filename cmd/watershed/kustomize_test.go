@@ -27,7 +27,8 @@ func kustomize(t *testing.T, dir string) (string, []*unstructured.Unstructured) 
 	t.Helper()
 	set, err := binaries.Load()
 	expect.NoError(t, err)
-	out, err := exec.CommandContext(t.Context(), set.Kubectl.Path, "kustomize", filepath.Join(kustomizeDir, dir)).Output()
+	out, err := exec.CommandContext(t.Context(), set.Kubectl.Path, "kustomize",
+		filepath.Join(kustomizeDir, dir)).Output()
 	expect.NoError(t, err)
 	return string(out), parseManifests(t, string(out))
 }
@@ -66,8 +67,10 @@ func TestKustomize_overlay(t *testing.T) {
 	checkRestricted(t, d)
 	o := settingsOf(t, got, d)
 	checkRights(t, got, o, d)
-	if !slices.Equal(o.Sources.Folders, []string{"/etc/watershed/clusters/members"}) || o.Listening.CertFile == "" || o.Access.Home == "" || o.Access.Home != o.Sources.InCluster {
-		t.Errorf("the overlay has the folders %v, the certificate %q and the home %q", o.Sources.Folders, o.Listening.CertFile, o.Access.Home)
+	if !slices.Equal(o.Sources.Folders, []string{"/etc/watershed/clusters/members"}) || o.Listening.CertFile == "" ||
+		o.Access.Home == "" || o.Access.Home != o.Sources.InCluster {
+		t.Errorf("the overlay has the folders %v, the certificate %q and the home %q", o.Sources.Folders,
+			o.Listening.CertFile, o.Access.Home)
 	}
 	expect.Equal(t, configOf(t, got, d), configOf(t, base, deploymentOf(t, base)))
 }
@@ -88,7 +91,8 @@ func TestKustomize_files(t *testing.T) {
 	}
 	slices.Sort(names)
 	checkFile(t, filepath.Join(kustomizeDir, "base", "kustomization.yaml"), spdxYAML+
-		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - "+strings.Join(names, "\n  - ")+"\n")
+		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - "+
+		strings.Join(names, "\n  - ")+"\n")
 	found, err := os.ReadDir(filepath.Join(kustomizeDir, "base"))
 	expect.NoError(t, err)
 	if len(found) != len(files)+1 {
@@ -113,7 +117,9 @@ func splitTemplates(text string) map[string]string {
 		}
 		var kept strings.Builder
 		for line := range strings.Lines(content) {
-			if !slices.ContainsFunc(helmLabels, func(name string) bool { return strings.HasPrefix(strings.TrimSpace(line), name+":") }) {
+			if !slices.ContainsFunc(helmLabels, func(name string) bool {
+				return strings.HasPrefix(strings.TrimSpace(line), name+":")
+			}) {
 				kept.WriteString(line)
 			}
 		}

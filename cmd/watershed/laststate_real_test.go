@@ -34,7 +34,10 @@ type lastWorld struct {
 }
 
 // serve runs serve with the token of a user of the cluster, until the function returns.
-func (w *lastWorld) serve(t *testing.T, user string, during func(t *testing.T, log *output, as func(token, root string) *pastReader, owner string)) {
+func (w *lastWorld) serve(
+	t *testing.T, user string,
+	during func(t *testing.T, log *output, as func(token, root string) *pastReader, owner string),
+) {
 	t.Helper()
 	t.Run("as "+user, func(t *testing.T) {
 		config, err := clientcmd.LoadFromFile(w.cluster.Kubeconfig())
@@ -44,10 +47,13 @@ func (w *lastWorld) serve(t *testing.T, user string, during func(t *testing.T, l
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		expect.NoError(t, clientcmd.WriteToFile(*config, path))
 		s := &state.Dir{Path: t.TempDir()}
-		log, stop := startServe(t, s, "--kubeconfig", path, "--context", "a", "--resources", "configmaps,namespaces", "--home", "a", "--data-dir", w.data)
+		log, stop := startServe(t, s, "--kubeconfig", path, "--context", "a", "--resources", "configmaps,namespaces",
+			"--home", "a", "--data-dir", w.data)
 		target, err := apiclient.LocalTarget(*s, "")
 		expect.NoError(t, err)
-		during(t, log, func(token, root string) *pastReader { return readAs(t, target.URL+root, token, target.Authority) }, target.Owner)
+		during(t, log, func(token, root string) *pastReader {
+			return readAs(t, target.URL+root, token, target.Authority)
+		}, target.Owner)
 		expect.NoError(t, stop())
 	})
 }
@@ -56,11 +62,23 @@ func (w *lastWorld) serve(t *testing.T, user string, during func(t *testing.T, l
 // state until the cluster answers, and then the same watch goes on. If the cluster refuses the
 // credentials, the state cannot be read any more, also after the next restart.
 func TestServe_lastState(t *testing.T) {
-	c := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "eve", Groups: []string{"system:masters"}}, {Name: "eva", Groups: []string{"system:masters"}}}})
-	w := &lastWorld{cluster: c, network: c.Proxy(t), client: kubernetes.NewForConfigOrDie(c.Config()), data: filepath.Join(t.TempDir(), "data")}
+	c := kubetest.Start(t, &kubetest.Options{
+		Name: "a",
+		Users: []kubetest.User{
+			{Name: "eve", Groups: []string{"system:masters"}},
+			{Name: "eva", Groups: []string{"system:masters"}},
+		},
+	})
+	w := &lastWorld{
+		cluster: c,
+		network: c.Proxy(t),
+		client:  kubernetes.NewForConfigOrDie(c.Config()),
+		data:    filepath.Join(t.TempDir(), "data"),
+	}
 	create := func(name string) {
 		t.Helper()
-		_, err := w.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := w.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		expect.NoError(t, err)
 	}
 	create("before")
@@ -87,10 +105,12 @@ func TestServe_lastState(t *testing.T) {
 		}
 		for _, root := range []string{"/clusters/a", "/fleet"} {
 			code, header, body := as(token, root).get(path, nil)
-			if age, err := time.ParseDuration(header.Get("Watershed-Age")); code != http.StatusOK || err != nil || age <= 0 || !strings.Contains(header.Get("Warning"), "stale for") {
+			if age, err := time.ParseDuration(header.Get("Watershed-Age")); code != http.StatusOK || err != nil ||
+				age <= 0 || !strings.Contains(header.Get("Warning"), "stale for") {
 				t.Errorf("%s: %d, age %v, %v, %q: %s", root, code, age, err, header.Values("Warning"), body)
 			}
-			if code, _, body := as(c.UserConfig("eve").BearerToken, root).get(path, nil); code != http.StatusServiceUnavailable {
+			if code, _, body := as(c.UserConfig("eve").BearerToken, root).get(path,
+				nil); code != http.StatusServiceUnavailable {
 				t.Errorf("another caller at %s: %d %s", root, code, body)
 			}
 		}

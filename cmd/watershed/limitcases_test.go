@@ -34,7 +34,9 @@ func (w *keyClusters) limits() map[string]keyCase {
 		return map[string]any{"sources.kubeconfig": kubeconfig, "mirror.resources": []string{"pods"}}
 	}
 	return map[string]keyCase{
-		"limits.clusterObjects":   {with: with(), from: 100, to: 10_000, observe: exceeds, want: [2]string{"true", "false"}},
+		"limits.clusterObjects": {
+			with: with(), from: 100, to: 10_000, observe: exceeds, want: [2]string{"true", "false"},
+		},
 		"limits.clusterMemoryMiB": {with: with(), from: 1, to: 100, observe: exceeds, want: [2]string{"true", "false"}},
 		"verifyEvery": {with: with(), to: "100ms", want: [2]string{"0", "many"}, observe: func(*configured) string {
 			if n := large.asked("resourceVersionMatch=Exact"); n < 3 {
@@ -45,7 +47,9 @@ func (w *keyClusters) limits() map[string]keyCase {
 		"limits.memoryMiB": {run: func(t *testing.T) {
 			testMemory(t, with(), 4096, nil, `msg="memory limit" limit="4096 MiB" from=--memory-limit`)
 		}},
-		"mirror.expendable": {run: func(t *testing.T) { testMemory(t, with(), 1, []string{"pods"}, "no longer mirrored") }},
+		"mirror.expendable": {
+			run: func(t *testing.T) { testMemory(t, with(), 1, []string{"pods"}, "no longer mirrored") },
+		},
 		"limits.historyMiB": {run: func(t *testing.T) { testHistory(t, large, with()) }},
 	}
 }
@@ -86,7 +90,8 @@ func testHistory(t *testing.T, o *origin, with map[string]any) {
 	}
 	exact := codeOf(list + "&resourceVersionMatch=Exact&resourceVersion=" + first.Metadata.ResourceVersion)
 	expect.Eventually(t, 20*time.Second, func() error {
-		if _, body := c.get(list, c.owner()); strings.Contains(body, `"resourceVersion":"`+first.Metadata.ResourceVersion+`"`) {
+		if _, body := c.get(list, c.owner()); strings.Contains(body,
+			`"resourceVersion":"`+first.Metadata.ResourceVersion+`"`) {
 			return fmt.Errorf("the changes have not arrived: %.200s", body)
 		}
 		return nil
@@ -109,7 +114,10 @@ func (w *keyClusters) audit() map[string]keyCase {
 		"audit.log": {run: func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.log")
 			configure(t, w.one("audit.log", path))
-			expect.Soon(t, "the file has events", func() bool { is, err := os.Stat(path); return err == nil && is.Size() > 0 })
+			expect.Soon(t, "the file has events", func() bool {
+				is, err := os.Stat(path)
+				return err == nil && is.Size() > 0
+			})
 		}},
 		"audit.maxSizeMiB": {run: func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.log")
@@ -146,7 +154,10 @@ func (w *keyClusters) storage() map[string]keyCase {
 		"storage.dir": {run: func(t *testing.T) {
 			with := w.one("storage.dir", filepath.Join(t.TempDir(), "data"))
 			read := func() int {
-				return w.eu.asked("/pods?limit=") + w.eu.asked("/pods?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true")
+				return w.eu.asked("/pods?limit=") +
+					w.eu.asked(
+						"/pods?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true",
+					)
 			}
 			before := read()
 			expect.NoError(t, configure(t, with).stopped())
@@ -157,7 +168,8 @@ func (w *keyClusters) storage() map[string]keyCase {
 			}
 			var list struct{ Items []any }
 			code, body := c.get("/clusters/eu/api/v1/pods", c.owner())
-			if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK || len(list.Items) != 40 {
+			if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK ||
+				len(list.Items) != 40 {
 				t.Errorf("%d with %d pods, %v", code, len(list.Items), err)
 			}
 		}},
@@ -166,7 +178,8 @@ func (w *keyClusters) storage() map[string]keyCase {
 		"storage.keyVariable": {run: func(t *testing.T) {
 			t.Setenv("KEYS_OF_A_TEST", "c2hvcnQ=")
 			c := launch(t, w.one("storage.dir", t.TempDir(), "storage.keyVariable", "KEYS_OF_A_TEST"))
-			if err := c.wait(); err == nil || !strings.Contains(err.Error(), "--data-key-env: disk: environment variable KEYS_OF_A_TEST: key 1") {
+			if err := c.wait(); err == nil ||
+				!strings.Contains(err.Error(), "--data-key-env: disk: environment variable KEYS_OF_A_TEST: key 1") {
 				t.Errorf("a key that is too short: %v", err)
 			}
 		}},

@@ -35,8 +35,11 @@ func commandParts(t *testing.T, args ...string) (out, trouble string, err error)
 
 // Profiles contain parts of the objects, and are only for this machine.
 func TestServe_profilesStayOnTheMachine(t *testing.T) {
-	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "10.0.0.1:7443", "[fe80::1]:0"} {
-		_, err := command(t.Context(), "serve", "--state-dir", t.TempDir(), "--kubeconfig", commandtest.WriteKubeconfig(t, map[string]string{"one": ""}), "--listen", "127.0.0.1:0", "--pprof", address)
+	for _, address := range []string{
+		"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "10.0.0.1:7443", "[fe80::1]:0",
+	} {
+		_, err := command(t.Context(), "serve", "--state-dir", t.TempDir(), "--kubeconfig",
+			commandtest.WriteKubeconfig(t, map[string]string{"one": ""}), "--listen", "127.0.0.1:0", "--pprof", address)
 		if err == nil || !strings.Contains(err.Error(), "not a loopback address") {
 			t.Errorf("--pprof %s: %v", address, err)
 		}
@@ -82,7 +85,9 @@ func TestServe_saysWhatIsWrong(t *testing.T) {
 		{[]string{"--history", "0"}, "--history 0"},
 		{[]string{"more"}, "unknown command"},
 	} {
-		args := append([]string{"serve", "--state-dir", dir, "--listen", "127.0.0.1:0", "--kubeconfig", config}, c.args...)
+		args := append([]string{
+			"serve", "--state-dir", dir, "--listen", "127.0.0.1:0", "--kubeconfig", config,
+		}, c.args...)
 		if _, err := command(t.Context(), args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want something about %s", c.args, err, c.want)
 		}
@@ -92,7 +97,8 @@ func TestServe_saysWhatIsWrong(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for _, arg := range []string{"version", "--version"} {
-		if out, err := command(t.Context(), arg); err != nil || !strings.Contains(out, " go1.") || strings.Contains(out, "(devel)") || strings.Count(out, "\n") != 1 {
+		if out, err := command(t.Context(), arg); err != nil || !strings.Contains(out, " go1.") ||
+			strings.Contains(out, "(devel)") || strings.Count(out, "\n") != 1 {
 			t.Errorf("%s prints %q, %v", arg, out, err)
 		}
 	}

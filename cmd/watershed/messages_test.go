@@ -39,11 +39,13 @@ func TestMessages(t *testing.T) {
 	kubeconfig := commandtest.WriteKubeconfig(t, map[string]string{"a": ""})
 	other := []string{"serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig}
 	inUse := fails(append(other, "--data-dir", data)...)
-	contains("a directory in use", inUse, "--data-dir: another process uses the directory "+data, "choose another directory")
+	contains("a directory in use", inUse, "--data-dir: another process uses the directory "+data,
+		"choose another directory")
 	if strings.Contains(inUse, "temporarily") {
 		t.Error(inUse)
 	}
-	contains("no certificate", fails(append(other, "--tls-cert-file", "/nope", "--tls-key-file", "/nope")...), "--tls-cert-file and --tls-key-file: certificate: open /nope")
+	contains("no certificate", fails(append(other, "--tls-cert-file", "/nope", "--tls-key-file", "/nope")...),
+		"--tls-cert-file and --tls-key-file: certificate: open /nope")
 
 	path := filepath.Join(t.TempDir(), "replica.yaml")
 	out, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path, "--write", path)
@@ -51,10 +53,14 @@ func TestMessages(t *testing.T) {
 	contains("kubeconfig", out, "has 4 contexts", "kubectl uses watershed-fleet unless --context names another")
 
 	pod := sim.Cluster(0).Pod(0)
-	contains("log of an object that does not exist", fails("log", "pod/nope", "-n", pod.Namespace, "--state-dir", s.Path, "--cluster", "sim-0"), "log of pod/nope: there are no changes since 24h, and it cannot be read now", "not found")
+	contains("log of an object that does not exist",
+		fails("log", "pod/nope", "-n", pod.Namespace, "--state-dir", s.Path, "--cluster", "sim-0"),
+		"log of pod/nope: there are no changes since 24h, and it cannot be read now", "not found")
 	// All clusters have the pod.
 	for _, clusters := range [][]string{nil, {"--cluster", "sim-0"}} {
-		out, trouble, err := commandParts(t, append([]string{"log", "pod/" + pod.Name, "-n", pod.Namespace, "--state-dir", s.Path, "--since", "1ms"}, clusters...)...)
+		out, trouble, err := commandParts(t, append([]string{
+			"log", "pod/" + pod.Name, "-n", pod.Namespace, "--state-dir", s.Path, "--since", "1ms",
+		}, clusters...)...)
 		expect.NoError(t, err)
 		contains("log of an object without changes", out+trouble, "there are no changes since 1ms")
 	}
@@ -64,7 +70,13 @@ func TestMessages(t *testing.T) {
 	defer c.Close()
 	report, err := c.Report(t.Context(), "watershed")
 	expect.NoError(t, err)
-	about := remedy.Subject{Program: "watershed", Cluster: "sim-0", Context: report.Contexts["sim-0"], Kubeconfig: report.Kubeconfig, User: "narrow"}
+	about := remedy.Subject{
+		Program:    "watershed",
+		Cluster:    "sim-0",
+		Context:    report.Contexts["sim-0"],
+		Kubeconfig: report.Kubeconfig,
+		User:       "narrow",
+	}
 	_, rights, _ := strings.Cut(remedy.For("Forbidden", about), ": watershed ")
 	rights, _, _ = strings.Cut(rights, " | ")
 	contains("the rights", rights, "rbac --kubeconfig "+report.Kubeconfig+" --context sim-0")

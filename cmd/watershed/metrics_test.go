@@ -46,7 +46,10 @@ func TestMetrics_labelsAreBounded(t *testing.T) {
 		return nil
 	})
 	for i := range 50 {
-		for _, path := range []string{"/clusters/good/api/v1/made-up-%d", "/clusters/good/apis/made-up-%d/v1/pods", "/clusters/made-up-%d/api/v1/pods", "/fleet/api/v1/made-up-%d", "/fleet/api/made-up-%d/pods"} {
+		for _, path := range []string{
+			"/clusters/good/api/v1/made-up-%d", "/clusters/good/apis/made-up-%d/v1/pods",
+			"/clusters/made-up-%d/api/v1/pods", "/fleet/api/v1/made-up-%d", "/fleet/api/made-up-%d/pods",
+		} {
 			_, _, err := w.get(t.Context(), fmt.Sprintf(path, i))
 			expect.NoError(t, err)
 		}
@@ -58,7 +61,8 @@ func TestMetrics_labelsAreBounded(t *testing.T) {
 	for _, want := range []string{
 		`watershed_requests_total{code="200",group="",resource="pods",scope="cluster",subresource="",verb="LIST",version="v1"}`,
 		`watershed_requests_total{code="404",group="",resource="other",scope="cluster",subresource="",verb="LIST",version=""}`,
-		`watershed_cluster_state{cluster="good",state="live"} 1`, `watershed_upstream_requests_saved_total{cluster="good",verb="LIST"}`,
+		`watershed_cluster_state{cluster="good",state="live"} 1`,
+		`watershed_upstream_requests_saved_total{cluster="good",verb="LIST"}`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics have no %s", want)
@@ -155,15 +159,18 @@ func testRequestLabels(t *testing.T, k *kubetest.Cluster, replica, own *http.Cli
 	})
 	admin := k.Config()
 	for _, path := range []string{
-		"/api/v1/namespaces/default/podtemplates", "/api/v1/namespaces/default/podtemplates/none", "/api/v1/namespaces/default/podtemplates?watch=true&timeoutSeconds=1",
-		"/apis/networking.k8s.io/v1/ingressclasses/none", "/apis/networking.k8s.io/v1/ingressclasses?fieldSelector=metadata.name=none",
+		"/api/v1/namespaces/default/podtemplates", "/api/v1/namespaces/default/podtemplates/none",
+		"/api/v1/namespaces/default/podtemplates?watch=true&timeoutSeconds=1",
+		"/apis/networking.k8s.io/v1/ingressclasses/none",
+		"/apis/networking.k8s.io/v1/ingressclasses?fieldSelector=metadata.name=none",
 	} {
 		read(replica, token, address+"/clusters/"+k.Name()+path)
 		read(own, admin.BearerToken, admin.Host+path)
 	}
 	want := requestLabels(read(own, admin.BearerToken, admin.Host+"/metrics"), "apiserver_request_total")
 	expect.Eventually(t, 10*time.Second, func() error {
-		if got := requestLabels(read(replica, token, address+"/metrics"), "watershed_requests_total"); !slices.Equal(got, want) {
+		if got := requestLabels(read(replica, token, address+"/metrics"),
+			"watershed_requests_total"); !slices.Equal(got, want) {
 			return fmt.Errorf("requests have the labels %q, in kube-apiserver %q", got, want)
 		}
 		return nil
@@ -179,7 +186,8 @@ func requestLabels(text, metric string) []string {
 		for _, pair := range labelPair.FindAllStringSubmatch(line, -1) {
 			labels[pair[1]] = pair[2]
 		}
-		if !strings.HasPrefix(line, metric+"{") || labels["scope"] == "cluster" || labels["resource"] != "podtemplates" && labels["resource"] != "ingressclasses" {
+		if !strings.HasPrefix(line, metric+"{") || labels["scope"] == "cluster" ||
+			labels["resource"] != "podtemplates" && labels["resource"] != "ingressclasses" {
 			continue
 		}
 		var values []string
@@ -201,12 +209,17 @@ func grantMetrics(ctx context.Context, k *kubetest.Cluster, user string) error {
 	if err != nil {
 		return err
 	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}
 	if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics"},
+		ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics",
+		},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
 	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})

@@ -276,7 +276,10 @@ func TestAlerts_haveTheLimitsOfTheProgram(t *testing.T) {
 	pressure := alerts["WatershedMemoryPressure"]
 	for _, c := range []struct{ alert, text, want string }{
 		{pressure.Alert, pressure.Expr, fmt.Sprintf(" >= %d", fleet.PressureHistory)},
-		{pressure.Alert, pressure.Annotations["description"], fmt.Sprintf("pressure of %d and more", fleet.PressureFull)},
+		{
+			pressure.Alert, pressure.Annotations["description"],
+			fmt.Sprintf("pressure of %d and more", fleet.PressureFull),
+		},
 		{"WatershedSlow", alerts["WatershedSlow"].Annotations["description"], "more than two seconds"},
 	} {
 		if !strings.Contains(c.text, c.want) {

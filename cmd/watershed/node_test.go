@@ -131,7 +131,11 @@ func testNodeWrites(ctx context.Context, t *testing.T, k *kubetest.Cluster, user
 	if modules == "" {
 		t.Skip()
 	}
-	expect.NoError(t, k.Grant(ctx, user, "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}))
+	expect.NoError(t, k.Grant(ctx, user, "default", rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+		Verbs:     []string{"*"},
+	}))
 	s := &state.Dir{Path: filepath.Join(t.TempDir(), "state")}
 	startServe(t, s, "--kubeconfig", k.Kubeconfig(), "--context", k.Name(), "--pass-through")
 	run := func(kubeconfig string) string {

@@ -34,11 +34,14 @@ func writeFormerAuthority(t *testing.T, s *state.Dir) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "watershed"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "watershed"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().AddDate(10, 0, 0),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
 		PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{"localhost"},
 		PermittedIPRanges: []*net.IPNet{
-			{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)}, {IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)},
+			{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)}, {
+				IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128),
+			},
 		},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -70,7 +73,9 @@ func TestCurl(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &state.Dir{Path: t.TempDir()}
 			prepare(t, s)
-			address, end := commandtest.Begin(t, s, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+			address, end := commandtest.Begin(t, s, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte("ok"))
+			}))
 			defer func() {
 				if err := end(); err != nil {
 					t.Error(err)
@@ -86,7 +91,8 @@ func TestCurl(t *testing.T) {
 			}
 			for _, host := range []string{"127.0.0.1", "localhost"} {
 				_, port, _ := net.SplitHostPort(address)
-				out, err := exec.CommandContext(t.Context(), curl, "--silent", "--show-error", "--noproxy", "*", "--ipv4",
+				out, err := exec.CommandContext(t.Context(), curl, "--silent", "--show-error", "--noproxy", "*",
+					"--ipv4",
 					"--cacert", trusted, "https://"+net.JoinHostPort(host, port)+"/").CombinedOutput()
 				if err != nil || string(out) != "ok" {
 					t.Errorf("curl of %s: %v: %s", host, err, out)
@@ -109,7 +115,8 @@ func verifyStrictly(t *testing.T, trusted string, leaf *x509.Certificate) {
 		t.Log("openssl is not installed: the certificate is not verified strictly")
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), openssl, "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", trusted)
+	cmd := exec.CommandContext(t.Context(), openssl, "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile",
+		trusted)
 	cmd.Stdin = bytes.NewReader(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw}))
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "OK") {
 		t.Errorf("openssl verify: %v: %s", err, out)

@@ -107,14 +107,22 @@ func (o *origin) discover(w http.ResponseWriter, r *http.Request) {
 	o.cluster.ServeHTTP(recorded, r)
 	var groups apidiscoveryv2.APIGroupDiscoveryList
 	body := recorded.Body.Bytes()
-	if strings.Contains(recorded.Header().Get("Content-Type"), "as=APIGroupDiscoveryList") && json.Unmarshal(body, &groups) == nil {
+	if strings.Contains(recorded.Header().Get("Content-Type"), "as=APIGroupDiscoveryList") &&
+		json.Unmarshal(body, &groups) == nil {
 		roles := apidiscoveryv2.APIResourceDiscovery{
-			Resource: "roles", Scope: apidiscoveryv2.ScopeNamespace, SingularResource: "role", Verbs: []string{"get", "list", "watch"},
+			Resource: "roles", Scope: apidiscoveryv2.ScopeNamespace, SingularResource: "role",
+			Verbs:        []string{"get", "list", "watch"},
 			ResponseKind: &metav1.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
 		}
 		groups.Items = append(groups.Items, apidiscoveryv2.APIGroupDiscovery{
 			ObjectMeta: metav1.ObjectMeta{Name: "rbac.authorization.k8s.io"},
-			Versions:   []apidiscoveryv2.APIVersionDiscovery{{Version: "v1", Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: []apidiscoveryv2.APIResourceDiscovery{roles}}},
+			Versions: []apidiscoveryv2.APIVersionDiscovery{
+				{
+					Version:   "v1",
+					Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+					Resources: []apidiscoveryv2.APIResourceDiscovery{roles},
+				},
+			},
 		})
 		body, _ = json.Marshal(groups)
 	}
@@ -138,7 +146,10 @@ func (o *origin) review(w http.ResponseWriter, r *http.Request) {
 	switch review := object.(type) {
 	case *authenticationv1.TokenReview:
 		names := strings.Split(review.Spec.Token, ",")
-		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: names[0], Groups: names[1:]}}
+		review.Status = authenticationv1.TokenReviewStatus{
+			Authenticated: true,
+			User:          authenticationv1.UserInfo{Username: names[0], Groups: names[1:]},
+		}
 	case *authorizationv1.SubjectAccessReview:
 		review.Status.Allowed = o.group == "" || slices.Contains(review.Spec.Groups, o.group)
 	case *authorizationv1.SelfSubjectAccessReview:
@@ -146,7 +157,9 @@ func (o *origin) review(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	text, _ := runtime.Encode(scheme.Codecs.LegacyCodec(authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion), object)
+	text, _ := runtime.Encode(
+		scheme.Codecs.LegacyCodec(authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion), object,
+	)
 	_, _ = w.Write(text)
 }
 
@@ -175,7 +188,10 @@ func kubeconfigOf(t *testing.T, origins map[string]*origin, current string) stri
 	t.Helper()
 	k := clientcmdapi.NewConfig()
 	for name, o := range origins {
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: o.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw})}
+		k.Clusters[name] = &clientcmdapi.Cluster{
+			Server:                   o.URL,
+			CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw}),
+		}
 		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: "replica"}
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	}

@@ -29,7 +29,11 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-var podReader = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}}
+var podReader = rbacv1.PolicyRule{
+	APIGroups: []string{""},
+	Resources: []string{"pods"},
+	Verbs:     []string{"get", "list", "watch"},
+}
 
 // writeCertificate writes a self-signed certificate for a user, and its key. It is its own
 // authority.
@@ -42,7 +46,8 @@ func writeCertificate(t *testing.T, user, certFile, keyFile string) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true, IsCA: true,
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -53,7 +58,10 @@ func writeCertificate(t *testing.T, user, certFile, keyFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: der}} {
+	for path, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: cert},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: der},
+	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +78,9 @@ const account = "system:serviceaccount:default:reader"
 // kind of credentials, and one of a service account, which it creates. Both may read pods.
 // The last context is one that the cluster does not accept. Each context is called like the
 // kind of its credentials.
-func writeUsers(ctx context.Context, t *testing.T, k *kubetest.Cluster, dir string) (path string, credentials []userContext) {
+func writeUsers(
+	ctx context.Context, t *testing.T, k *kubetest.Cluster, dir string,
+) (path string, credentials []userContext) {
 	t.Helper()
 	for _, user := range []string{"jane", account} {
 		if err := k.Grant(ctx, user, "default", podReader); err != nil {
@@ -85,7 +95,8 @@ func writeUsers(ctx context.Context, t *testing.T, k *kubetest.Cluster, dir stri
 		t.Fatal(err)
 	}
 	token := k.UserConfig("jane").BearerToken
-	plugin := fmt.Sprintf("#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}'\n", token)
+	plugin := fmt.Sprintf("#!/bin/sh\necho "+
+		"'{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}'\n", token)
 	for name, content := range map[string]string{"token": token, "plugin": plugin} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
 			t.Fatal(err)
@@ -102,7 +113,8 @@ func writeUsers(ctx context.Context, t *testing.T, k *kubetest.Cluster, dir stri
 		{"service-account", account, clientcmdapi.AuthInfo{Token: strings.TrimSpace(requested)}},
 		{"certificate", "jane", clientcmdapi.AuthInfo{ClientCertificate: "jane.crt", ClientKey: "jane.key"}},
 		{"plugin", "jane", clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
-			APIVersion: "client.authentication.k8s.io/v1", Command: "./plugin", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			APIVersion: "client.authentication.k8s.io/v1", Command: "./plugin",
+			InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		}}},
 		{"acting", "jane", clientcmdapi.AuthInfo{Token: k.Config().BearerToken, Impersonate: "jane"}},
 		{"stranger", "", clientcmdapi.AuthInfo{Token: "wrong"}},
@@ -138,7 +150,10 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 	}
 	users, credentials := writeUsers(ctx, t, k, dir)
 	file := filepath.Join(dir, "replica.yaml")
-	args := []string{"kubeconfig", "--server", "https://" + running.Address, "--certificate-authority", s.AuthorityFile(), "--kubeconfig", users, "--home", "plugin", "--write", file}
+	args := []string{
+		"kubeconfig", "--server", "https://" + running.Address, "--certificate-authority", s.AuthorityFile(),
+		"--kubeconfig", users, "--home", "plugin", "--write", file,
+	}
 	for _, c := range credentials {
 		args = append(args, "--cluster", c.name+"="+k.Name())
 	}
@@ -154,7 +169,9 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 		t.Errorf("stderr:\n%s", trouble)
 	}
 	kubectl := func(args ...string) (string, error) {
-		out, err := exec.CommandContext(ctx, k.KubectlPath(), append([]string{"--kubeconfig", file, "--cache-dir", filepath.Join(dir, "cache")}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, k.KubectlPath(), append([]string{
+			"--kubeconfig", file, "--cache-dir", filepath.Join(dir, "cache"),
+		}, args...)...).CombinedOutput()
 		return string(out), err
 	}
 	for _, c := range credentials {
@@ -163,7 +180,8 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 			continue
 		}
 		at := "--context=" + contextPrefix + name
-		if out, err := kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", at); err != nil || out != c.user {
+		if out, err := kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", at); err != nil ||
+			out != c.user {
 			t.Errorf("%s: the user is %q, %v", name, out, err)
 		}
 		expect.Eventually(t, time.Minute, func() error {
@@ -172,11 +190,13 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 			}
 			return nil
 		})
-		if out, err := kubectl("get", "nodes", at); err == nil || !strings.Contains(out, `User "`+c.user+`" cannot list resource "nodes"`) {
+		if out, err := kubectl("get", "nodes", at); err == nil ||
+			!strings.Contains(out, `User "`+c.user+`" cannot list resource "nodes"`) {
 			t.Errorf("%s: get nodes: %q, %v", name, out, err)
 		}
 	}
-	if out, err := kubectl("get", "pods", "-n", "default", "-o", "name", "--context", contextPrefix+"fleet"); err != nil || out != "pod/first\n" {
+	if out, err := kubectl("get", "pods", "-n", "default", "-o", "name", "--context",
+		contextPrefix+"fleet"); err != nil || out != "pod/first\n" {
 		t.Errorf("fleet: get pods: %q, %v", out, err)
 	}
 	testOwner(t, k, s, kubectl, file)
@@ -186,15 +206,18 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 // kubeconfig that is mirrored.
 func testOwner(t *testing.T, k *kubetest.Cluster, s *state.Dir, kubectl func(...string) (string, error), file string) {
 	t.Helper()
-	if _, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path, "--prefix", "mine-", "--merge", "--write", file); err != nil {
+	if _, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path, "--prefix", "mine-", "--merge", "--write",
+		file); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mine-" + k.Name(), "mine-fleet", contextPrefix + "token"} {
-		if out, err := kubectl("get", "pods", "-n", "default", "-o", "name", "--context", name); err != nil || out != "pod/first\n" {
+		if out, err := kubectl("get", "pods", "-n", "default", "-o", "name", "--context", name); err != nil ||
+			out != "pod/first\n" {
 			t.Errorf("%s: get pods: %q, %v", name, out, err)
 		}
 	}
-	if out, err := kubectl("get", "namespaces", "-o", "name", "--context", "mine-"+k.Name()); err != nil || !strings.Contains(out, "namespace/kube-system\n") {
+	if out, err := kubectl("get", "namespaces", "-o", "name", "--context", "mine-"+k.Name()); err != nil ||
+		!strings.Contains(out, "namespace/kube-system\n") {
 		t.Errorf("get namespaces: %q, %v", out, err)
 	}
 }

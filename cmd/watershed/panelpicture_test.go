@@ -25,7 +25,9 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
-var picturesFlag = flag.Duration("pictures", 0, "how long TestPrometheus loads the program before it draws the panels of the dashboard into docs/operations/pictures; 0 draws nothing")
+var picturesFlag = flag.Duration("pictures", 0,
+	"how long TestPrometheus loads the program before it draws the panels of the dashboard into "+
+		"docs/operations/pictures; 0 draws nothing")
 
 // The size of a panel, in pixels, and that of its parts.
 const (
@@ -57,7 +59,12 @@ func (s points) value(i int) float64 {
 func (p *prometheus) queryRange(t *testing.T, expr string, during time.Duration) []points {
 	t.Helper()
 	now := time.Now()
-	values := url.Values{"query": {expr}, "start": {fmt.Sprint(now.Add(-during).Unix())}, "end": {fmt.Sprint(now.Unix())}, "step": {"2"}}
+	values := url.Values{
+		"query": {expr},
+		"start": {fmt.Sprint(now.Add(-during).Unix())},
+		"end":   {fmt.Sprint(now.Unix())},
+		"step":  {"2"},
+	}
 	resp, err := http.Get(p.url + "/api/v1/query_range?" + values.Encode())
 	expect.NoError(t, err)
 	defer resp.Body.Close()
@@ -105,7 +112,8 @@ func amountOf(v float64, unit string) string {
 type canvas struct{ strings.Builder }
 
 func (c *canvas) text(x, y float64, size int, color, text string) {
-	fmt.Fprintf(c, `<text x="%.0f" y="%.0f" font-size="%d" fill="%s">%s</text>`+"\n", x, y, size, color, html.EscapeString(text))
+	fmt.Fprintf(c, `<text x="%.0f" y="%.0f" font-size="%d" fill="%s">%s</text>`+"\n", x, y, size, color,
+		html.EscapeString(text))
 }
 
 // line is a series with its name.
@@ -117,7 +125,8 @@ type line struct {
 // panel draws a panel at a place.
 func (c *canvas) panel(x, y, width float64, p *grafanaPanel, all []line) {
 	unit := p.FieldConfig.Defaults.Unit
-	fmt.Fprintf(c, `<rect x="%.0f" y="%.0f" width="%.0f" height="%d" fill="#ffffff" stroke="#d0d0d0"/>`+"\n", x+3, y+3, width-6, panelHeight-6)
+	fmt.Fprintf(c, `<rect x="%.0f" y="%.0f" width="%.0f" height="%d" fill="#ffffff" stroke="#d0d0d0"/>`+"\n", x+3, y+3,
+		width-6, panelHeight-6)
 	c.text(x+12, y+20, 13, "#222222", p.Title)
 	switch p.Type {
 	case "timeseries":
@@ -161,11 +170,13 @@ func (c *canvas) lines(x, y, width float64, unit string, all []line) {
 		for j, v := range s.Values {
 			at, _ := v[0].(float64)
 			if n := s.value(j); !math.IsNaN(n) {
-				path = append(path, fmt.Sprintf("%.1f,%.1f", left+(at-first)/max(1, last-first)*(right-left), lower-(n-least)/(top-least)*(lower-upper)))
+				path = append(path, fmt.Sprintf("%.1f,%.1f", left+(at-first)/max(1, last-first)*(right-left),
+					lower-(n-least)/(top-least)*(lower-upper)))
 			}
 		}
 		color := lineColors[i%len(lineColors)]
-		fmt.Fprintf(c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.4"/>`+"\n", strings.Join(path, " "), color)
+		fmt.Fprintf(c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.4"/>`+"\n",
+			strings.Join(path, " "), color)
 		column, row := i/legendLines, i%legendLines
 		if from := x + 14 + float64(column)*150; from+140 < x+width {
 			c.text(from, lower+18+float64(row)*lineHeight, 10, color, fmt.Sprintf("— %.24s", s.name))
@@ -207,7 +218,8 @@ func drawRow(t *testing.T, p *prometheus, during time.Duration, title *grafanaPa
 		c.panel(float64(place.X*columnWidth), y, float64(place.W*columnWidth), panel, all)
 		height = max(height, y+panelHeight)
 	}
-	picture := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" font-family="sans-serif">`+"\n"+
+	picture := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" font-family="sans-serif">`+
+		"\n"+
 		`<rect width="100%%" height="100%%" fill="#f4f5f5"/>`+"\n%s</svg>\n", 24*columnWidth, height, c)
 	name := "dashboard-" + strings.ReplaceAll(strings.ToLower(title.Title), " ", "-") + ".svg"
 	file := filepath.Join(checkout, "docs", "operations", "pictures", name)

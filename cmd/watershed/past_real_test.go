@@ -104,7 +104,9 @@ func (p *pastReader) list(path string, query url.Values) (all pastList) {
 // writePast makes random changes of configmaps, each of 20 KB, and returns the versions of the
 // objects that it has written. The first two create and update item-3 of the first namespace,
 // so that its changes can be examined whatever follows.
-func writePast(t *testing.T, client kubernetes.Interface, r *rand.Rand, namespaces []string, changes int) (versions []string) {
+func writePast(
+	t *testing.T, client kubernetes.Interface, r *rand.Rand, namespaces []string, changes int,
+) (versions []string) {
 	t.Helper()
 	exist := map[string]bool{}
 	for i := range changes {
@@ -113,7 +115,12 @@ func writePast(t *testing.T, client kubernetes.Interface, r *rand.Rand, namespac
 			namespace, name = namespaces[0], "item-3"
 		}
 		maps, key := client.CoreV1().ConfigMaps(namespace), namespace+"/"+name
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"n": fmt.Sprint(i % 3)}}, Data: map[string]string{"text": fmt.Sprint(i, r.Uint64(), strings.Repeat(fmt.Sprintf("%016x", r.Uint64()), 1200))}}
+		object := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"n": fmt.Sprint(i % 3)}},
+			Data: map[string]string{
+				"text": fmt.Sprint(i, r.Uint64(), strings.Repeat(fmt.Sprintf("%016x", r.Uint64()), 1200)),
+			},
+		}
 		var written *corev1.ConfigMap
 		var err error
 		switch {
@@ -141,7 +148,10 @@ func TestPast_real(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	c := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "ann"}, {Name: "eve", Groups: []string{"system:masters"}}}})
+	c := kubetest.Start(t, &kubetest.Options{
+		Name:  "a",
+		Users: []kubetest.User{{Name: "ann"}, {Name: "eve", Groups: []string{"system:masters"}}},
+	})
 	client := kubernetes.NewForConfigOrDie(c.Config())
 	namespaces := []string{"red", "green"}
 	for _, name := range namespaces {
@@ -149,7 +159,8 @@ func TestPast_real(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "data")
 	s := &state.Dir{Path: t.TempDir()}
-	startServe(t, s, "--kubeconfig", c.Kubeconfig(), "--context", c.Name(), "--resources", "configmaps,namespaces", "--home", c.Name(), "--data-dir", dir, "--history", "1")
+	startServe(t, s, "--kubeconfig", c.Kubeconfig(), "--context", c.Name(), "--resources", "configmaps,namespaces",
+		"--home", c.Name(), "--data-dir", dir, "--history", "1")
 	target, err := apiclient.LocalTarget(*s, "")
 	expect.NoError(t, err)
 	as := func(token string) *pastReader { return readAs(t, target.URL+"/clusters/a", token, target.Authority) }
@@ -165,20 +176,30 @@ func TestPast_real(t *testing.T) {
 	ended := time.Now()
 	last := versions[len(versions)-1]
 	expect.Soon(t, "the copy has the last change", func() bool {
-		code, _, _ := owner.get("/api/v1/configmaps", url.Values{"resourceVersion": {last}, "resourceVersionMatch": {"Exact"}})
+		code, _, _ := owner.get("/api/v1/configmaps", url.Values{
+			"resourceVersion":      {last},
+			"resourceVersionMatch": {"Exact"},
+		})
 		return code == http.StatusOK
 	})
 
 	compare := func(what string, got pastList) {
 		t.Helper()
-		want := direct.list("/api/v1/configmaps", url.Values{"resourceVersion": {got.ResourceVersion}, "resourceVersionMatch": {"Exact"}})
+		want := direct.list("/api/v1/configmaps", url.Values{
+			"resourceVersion":      {got.ResourceVersion},
+			"resourceVersionMatch": {"Exact"},
+		})
 		if !reflect.DeepEqual(got.Items, want.Items) {
-			t.Errorf("%s, version %s: %d objects, and etcd had %d, or others", what, got.ResourceVersion, len(got.Items), len(want.Items))
+			t.Errorf("%s, version %s: %d objects, and etcd had %d, or others", what, got.ResourceVersion,
+				len(got.Items), len(want.Items))
 		}
 	}
 	for range 40 {
 		version := versions[r.IntN(len(versions))]
-		compare("version", owner.list("/api/v1/configmaps", url.Values{"resourceVersion": {version}, "resourceVersionMatch": {"Exact"}}))
+		compare("version", owner.list("/api/v1/configmaps", url.Values{
+			"resourceVersion":      {version},
+			"resourceVersionMatch": {"Exact"},
+		}))
 	}
 	var before pastList
 	states := map[string]bool{}
@@ -202,11 +223,13 @@ func TestPast_real(t *testing.T) {
 		t.Error("hardly a test")
 	}
 	for query, want := range map[string]string{
-		"at=tomorrow": "neither a time", "at=-1h": "future", "at=1s&watch=true": "cannot be watched", "at=1s&resourceVersion=1": "combined", "at=2000h": "begins at",
+		"at=tomorrow": "neither a time", "at=-1h": "future", "at=1s&watch=true": "cannot be watched",
+		"at=1s&resourceVersion=1": "combined", "at=2000h": "begins at",
 	} {
 		values, err := url.ParseQuery(query)
 		expect.NoError(t, err)
-		if code, _, body := owner.get("/api/v1/configmaps", values); code < 400 || code >= 500 || !strings.Contains(string(body), want) {
+		if code, _, body := owner.get("/api/v1/configmaps", values); code < 400 || code >= 500 ||
+			!strings.Contains(string(body), want) {
 			t.Errorf("%s: %d %s", query, code, body)
 		}
 	}
@@ -223,7 +246,8 @@ func TestPast_real(t *testing.T) {
 // checkPastGet compares a get of the past with the list of the same time.
 func checkPastGet(t *testing.T, from *pastReader, list pastList, at time.Time) {
 	t.Helper()
-	code, _, body := from.get("/api/v1/namespaces/red/configmaps/item-3", url.Values{"at": {at.Format(time.RFC3339Nano)}})
+	code, _, body := from.get("/api/v1/namespaces/red/configmaps/item-3",
+		url.Values{"at": {at.Format(time.RFC3339Nano)}})
 	var want map[string]any
 	for _, item := range list.Items {
 		if meta := item["metadata"].(map[string]any); meta["name"] == "item-3" && meta["namespace"] == "red" {
@@ -256,7 +280,12 @@ func checkPastChanges(t *testing.T, from, direct *pastReader, began time.Time) {
 		t.Fatalf("%d %s", code, body)
 	}
 	start := from.list(path, url.Values{"at": {began.Format(time.RFC3339Nano)}})
-	_, _, events := direct.get(path, url.Values{"watch": {"1"}, "resourceVersion": {start.ResourceVersion}, "timeoutSeconds": {"2"}, "fieldSelector": {"metadata.name=" + name}})
+	_, _, events := direct.get(path, url.Values{
+		"watch":           {"1"},
+		"resourceVersion": {start.ResourceVersion},
+		"timeoutSeconds":  {"2"},
+		"fieldSelector":   {"metadata.name=" + name},
+	})
 	var text string
 	lines := bytes.Split(bytes.TrimSpace(events), []byte("\n"))
 	if len(lines) != len(changes.Items) || len(lines) < 3 {
@@ -269,16 +298,19 @@ func checkPastChanges(t *testing.T, from, direct *pastReader, began time.Time) {
 		}
 		expect.NoError(t, json.Unmarshal(line, &event))
 		got := changes.Items[i]
-		if got.Type != event.Type || got.ResourceVersion != event.Object.ResourceVersion || got.Name != name || got.Namespace != "red" {
+		if got.Type != event.Type || got.ResourceVersion != event.Object.ResourceVersion || got.Name != name ||
+			got.Namespace != "red" {
 			t.Errorf("change %d is %+v, and the event %s %s", i, got, event.Type, event.Object.ResourceVersion)
 		}
-		if want := event.Object.ManagedFields[0].Manager; event.Type != "DELETED" && (len(got.Managers) != 1 || got.Managers[0] != want) {
+		if want := event.Object.ManagedFields[0].Manager; event.Type != "DELETED" &&
+			(len(got.Managers) != 1 || got.Managers[0] != want) {
 			t.Errorf("change %d has the managers %v, want %s", i, got.Managers, want)
 		}
 		if event.Type == "MODIFIED" {
 			d := got.Differences
 			at := slices.IndexFunc(d, func(d jsondiff.Difference) bool { return d.Path == "data.text" })
-			if at < 0 || string(d[at].Old) != strconv.Quote(text) || string(d[at].New) != strconv.Quote(event.Object.Data["text"]) {
+			if at < 0 || string(d[at].Old) != strconv.Quote(text) ||
+				string(d[at].New) != strconv.Quote(event.Object.Data["text"]) {
 				t.Errorf("change %d has the differences %.300s, %s", i, fmt.Sprint(d), got.Message)
 			}
 		}
@@ -290,9 +322,13 @@ func checkPastChanges(t *testing.T, from, direct *pastReader, began time.Time) {
 func checkLogCommand(t *testing.T, dir string, began time.Time) {
 	t.Helper()
 	for _, kind := range []string{"configmap", "cm", "configmaps", "ConfigMap"} {
-		out, err := command(t.Context(), "log", kind+"/item-3", "-n", "red", "--state-dir", dir, "--since", began.Format(time.RFC3339Nano))
+		out, err := command(t.Context(), "log", kind+"/item-3", "-n", "red", "--state-dir", dir, "--since",
+			began.Format(time.RFC3339Nano))
 		expect.NoError(t, err)
-		for _, want := range []string{"changed configmaps red/item-3 in a, version ", "created configmaps red/item-3 in a, version ", "\nManager: ", "    data.text: \"", " -> \"", "characters)\n"} {
+		for _, want := range []string{
+			"changed configmaps red/item-3 in a, version ", "created configmaps red/item-3 in a, version ",
+			"\nManager: ", "    data.text: \"", " -> \"", "characters)\n",
+		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in\n%s", kind, want, out)
 			}
@@ -310,7 +346,12 @@ func checkLogCommand(t *testing.T, dir string, began time.Time) {
 	if strings.Contains(out, `"namespace":"red"`) || strings.Count(out, "\n") < 50 {
 		t.Errorf("the changes of a namespace:\n%.500s", out)
 	}
-	for _, args := range [][]string{{"log", "pizza/x"}, {"log", "cm/x", "--cluster", "mars"}, {"log", "cm/x", "-o", "yaml"}, {"log", "cm/x", "--since", "yesterday"}} {
+	for _, args := range [][]string{
+		{"log", "pizza/x"},
+		{"log", "cm/x", "--cluster", "mars"},
+		{"log", "cm/x", "-o", "yaml"},
+		{"log", "cm/x", "--since", "yesterday"},
+	} {
 		if out, err := command(t.Context(), append(args, "--state-dir", dir)...); err == nil {
 			t.Errorf("%v succeeds:\n%s", args, out)
 		} else {
@@ -322,8 +363,13 @@ func checkLogCommand(t *testing.T, dir string, began time.Time) {
 // checkChangesCommand counts the changes of the test.
 func checkChangesCommand(t *testing.T, dir string, began, ended time.Time) {
 	t.Helper()
-	period := []string{"--state-dir", dir, "--since", began.Format(time.RFC3339Nano), "--until", ended.Add(500 * time.Millisecond).Format(time.RFC3339Nano)}
-	out, err := command(t.Context(), append([]string{"changes", "-o", "json", "--by", "kind,namespace,type"}, period...)...)
+	period := []string{
+		"--state-dir", dir, "--since", began.Format(time.RFC3339Nano), "--until",
+		ended.Add(500 * time.Millisecond).Format(time.RFC3339Nano),
+	}
+	out, err := command(t.Context(), append([]string{
+		"changes", "-o", "json", "--by", "kind,namespace,type",
+	}, period...)...)
 	expect.NoError(t, err)
 	var all []document.ChangeCount
 	expect.NoError(t, json.Unmarshal([]byte(out), &all))
@@ -356,7 +402,8 @@ func checkDiffCommand(t *testing.T, from *pastReader, dir string, one, other tim
 	for i, at := range []string{at(one), at(other)} {
 		states[i] = map[string]any{}
 		for _, item := range from.list("/api/v1/namespaces/red/configmaps", url.Values{"at": {at}}).Items {
-			states[i][fmt.Sprint("red/", item["metadata"].(map[string]any)["name"])] = item["metadata"].(map[string]any)["resourceVersion"]
+			states[i][fmt.Sprint("red/",
+				item["metadata"].(map[string]any)["name"])] = item["metadata"].(map[string]any)["resourceVersion"]
 		}
 	}
 	want := map[string]string{}
@@ -372,7 +419,8 @@ func checkDiffCommand(t *testing.T, from *pastReader, dir string, one, other tim
 			want[name] = "DELETED"
 		}
 	}
-	out, err := command(t.Context(), "diff", "cm", "-n", "red", "--state-dir", dir, "-o", "json", "--at", at(one), "--at", at(other))
+	out, err := command(t.Context(), "diff", "cm", "-n", "red", "--state-dir", dir, "-o", "json", "--at", at(one),
+		"--at", at(other))
 	expect.NoError(t, err)
 	got := map[string]string{}
 	for line := range strings.Lines(out) {
@@ -393,9 +441,15 @@ func checkDiffCommand(t *testing.T, from *pastReader, dir string, one, other tim
 
 // checkPastRights deletes a namespace and creates it again. A user of the new one may not
 // read the past of the old one, neither from the cluster nor from the fleet.
-func checkPastRights(t *testing.T, c *kubetest.Cluster, client kubernetes.Interface, as, fleet func(string) *pastReader, at time.Time) {
+func checkPastRights(
+	t *testing.T, c *kubetest.Cluster, client kubernetes.Interface, as, fleet func(string) *pastReader, at time.Time,
+) {
 	t.Helper()
-	expect.NoError(t, c.Grant(t.Context(), "ann", "red", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}))
+	expect.NoError(t, c.Grant(t.Context(), "ann", "red", rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list", "watch"},
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+	}))
 	ann, eve := as(c.UserConfig("ann").BearerToken), as(c.UserConfig("eve").BearerToken)
 	past := func(p *pastReader) int {
 		query := url.Values{"at": {at.Format(time.RFC3339Nano)}}
@@ -445,7 +499,8 @@ func checkPastRights(t *testing.T, c *kubetest.Cluster, client kubernetes.Interf
 
 func createNamespace(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	expect.NoError(t, err)
 }
 

@@ -45,7 +45,11 @@ var replayed = []struct {
 }{
 	{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", []string{"data", "text"}},
 	{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", []string{"data", "text"}},
-	{schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, "Lease", []string{"spec", "holderIdentity"}},
+	{
+		schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+		"Lease",
+		[]string{"spec", "holderIdentity"},
+	},
 }
 
 // written is a version that the test has written.
@@ -90,7 +94,11 @@ func (p *replay) write(changes int, seen bool) {
 		n := p.r.IntN(len(replayed))
 		x, name := &replayed[n], fmt.Sprint("item-", p.r.IntN(8))
 		objects, key := p.client.Resource(x.GroupVersionResource).Namespace("default"), x.Resource+"/"+name
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": x.GroupVersion().String(), "kind": x.kind, "metadata": map[string]any{"name": name}}}
+		o := &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": x.GroupVersion().String(), "kind": x.kind, "metadata": map[string]any{"name": name},
+			},
+		}
 		text := strconv.FormatUint(p.r.Uint64(), 36)
 		if x.kind == "Secret" {
 			text = base64.StdEncoding.EncodeToString([]byte(text))
@@ -125,11 +133,19 @@ func (p *replay) follow() {
 	p.t.Helper()
 	for n := range replayed {
 		x := &replayed[n]
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": x.GroupVersion().String(), "kind": x.kind, "metadata": map[string]any{"generateName": "mark-"}}}
-		done, err := p.client.Resource(x.GroupVersionResource).Namespace("default").Create(p.t.Context(), o, metav1.CreateOptions{})
+		o := &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": x.GroupVersion().String(),
+				"kind":       x.kind,
+				"metadata":   map[string]any{"generateName": "mark-"},
+			},
+		}
+		done, err := p.client.Resource(x.GroupVersionResource).Namespace("default").Create(p.t.Context(), o,
+			metav1.CreateOptions{})
 		expect.NoError(p.t, err)
 		expect.Soon(p.t, "the copy follows", func() bool {
-			code, _, _ := p.owner.get(kube.APIPath(x.GroupVersion())+"/namespaces/default/"+x.Resource+"/"+done.GetName(), nil)
+			code, _, _ := p.owner.get(kube.APIPath(x.GroupVersion())+"/namespaces/default/"+x.Resource+"/"+
+				done.GetName(), nil)
 			return code == http.StatusOK
 		})
 	}
@@ -161,17 +177,22 @@ func (p *replay) interrupt() string {
 func TestPast_replay(t *testing.T) {
 	seed := cmp.Or(*replaySeed, uint64(time.Now().UnixNano()))
 	t.Logf("seed %d", seed)
-	c := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "eve", Groups: []string{"system:masters"}}}})
+	c := kubetest.Start(t, &kubetest.Options{
+		Name:  "a",
+		Users: []kubetest.User{{Name: "eve", Groups: []string{"system:masters"}}},
+	})
 	config := c.Config()
 	config.QPS = -1
 	p := &replay{
-		t: t, r: rand.New(rand.NewPCG(seed, 1)), cluster: c, client: dynamic.NewForConfigOrDie(config), state: &state.Dir{Path: t.TempDir()}, exist: map[string]bool{},
+		t: t, r: rand.New(rand.NewPCG(seed, 1)), cluster: c, client: dynamic.NewForConfigOrDie(config),
+		state: &state.Dir{Path: t.TempDir()}, exist: map[string]bool{},
 		direct: readAs(t, config.Host, c.UserConfig("eve").BearerToken, config.CAData),
 	}
 	key := filepath.Join(t.TempDir(), "key")
 	expect.NoError(t, os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600))
 	p.flags = []string{
-		"--kubeconfig", c.Kubeconfig(), "--context", c.Name(), "--resources", "configmaps,secrets,leases.coordination.k8s.io", "--home", c.Name(),
+		"--kubeconfig", c.Kubeconfig(), "--context", c.Name(), "--resources",
+		"configmaps,secrets,leases.coordination.k8s.io", "--home", c.Name(),
 		"--data-dir", filepath.Join(t.TempDir(), "data"), "--data-key-file", key, "--history", "1",
 	}
 	p.start()
@@ -233,7 +254,8 @@ func (p *replay) check(resource int, query url.Values) int {
 	var got pastList
 	expect.NoError(p.t, json.Unmarshal(body, &got))
 	if want := p.then(resource, got.ResourceVersion); !reflect.DeepEqual(got.Items, want.Items) {
-		p.t.Errorf("%s?%s, version %s: %d objects, and etcd had %d, or others", p.path(resource), query.Encode(), got.ResourceVersion, len(got.Items), len(want.Items))
+		p.t.Errorf("%s?%s, version %s: %d objects, and etcd had %d, or others", p.path(resource), query.Encode(),
+			got.ResourceVersion, len(got.Items), len(want.Items))
 	}
 	return code
 }
@@ -274,12 +296,14 @@ func (p *replay) checkChanges(resource int, began time.Time) {
 			if d.Path == x.field[0]+"."+x.field[1] {
 				differs = true
 				if string(d.Old) != strconv.Quote(old) || string(d.New) != strconv.Quote(now) {
-					p.t.Errorf("%s %s at %d: from %s to %s, and etcd had %q and %q", x.Resource, change.Name, version, d.Old, d.New, old, now)
+					p.t.Errorf("%s %s at %d: from %s to %s, and etcd had %q and %q", x.Resource, change.Name, version,
+						d.Old, d.New, old, now)
 				}
 			}
 		}
 		if differs != (old != now) && !change.Unknown {
-			p.t.Errorf("%s %s at %d: %+v, and etcd had %q and %q", x.Resource, change.Name, version, change.Differences, old, now)
+			p.t.Errorf("%s %s at %d: %+v, and etcd had %q and %q", x.Resource, change.Name, version, change.Differences,
+				old, now)
 		}
 		compared++
 	}

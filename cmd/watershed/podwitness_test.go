@@ -50,7 +50,8 @@ func watchPods(c *configured) *podWitness {
 	w := &podWitness{c: c, ended: make(chan struct{}), pods: map[string]string{}, leaving: map[string]bool{}}
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url("/fleet/api/v1/pods?watch=1&resourceVersion=0&watershedFleet=keyed-by-cluster"), http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		c.url("/fleet/api/v1/pods?watch=1&resourceVersion=0&watershedFleet=keyed-by-cluster"), http.NoBody)
 	expect.NoError(c.t, err)
 	r.Header.Set("Authorization", "Bearer "+c.owner())
 	response, err := (&http.Client{Transport: c.client.Transport}).Do(r)
@@ -128,9 +129,11 @@ func (w *sourcesWorld) converge(round int) {
 			w.t.Errorf("round %d: %d wrong events, the first is %s", round, len(w.witness.wrong), w.witness.wrong[0])
 			return nil
 		case !maps.Equal(listed, want):
-			return fmt.Errorf("round %d: the list has %d pods, the clusters have %d; %s; log:\n%s", round, len(listed), len(want), w.c.names(), w.c.log)
+			return fmt.Errorf("round %d: the list has %d pods, the clusters have %d; %s; log:\n%s", round, len(listed),
+				len(want), w.c.names(), w.c.log)
 		case !maps.Equal(w.witness.pods, want):
-			return fmt.Errorf("round %d: the watch has %d pods, the clusters have %d", round, len(w.witness.pods), len(want))
+			return fmt.Errorf("round %d: the watch has %d pods, the clusters have %d", round, len(w.witness.pods),
+				len(want))
 		}
 		return nil
 	})

@@ -76,7 +76,8 @@ scrape_configs:
 `, rules, target)
 	file := filepath.Join(dir, "prometheus.yml")
 	expect.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
+	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--log.level=warn")
 	var log expect.Output
 	cmd.Stdout, cmd.Stderr = &log, &log
 	expect.NoError(t, cmd.Start())
@@ -124,7 +125,8 @@ type sample struct {
 
 // query evaluates an expression now.
 func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/query?query="+url.QueryEscape(expr), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/query?query="+url.QueryEscape(expr),
+		http.NoBody)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,8 @@ func TestRBAC_saysWhatIsWrong(t *testing.T) {
 		{[]string{"--user", "u", "--resources", "pods", "-n", "x", "--local-rbac"}, "--local-rbac has no effect"},
 		{[]string{"--user", "u", "--kubeconfig", "/none/such"}, "/none/such"},
 	} {
-		if out, err := command(t.Context(), append([]string{"rbac"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) || out != "" {
+		if out, err := command(t.Context(), append([]string{"rbac"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) || out != "" {
 			t.Errorf("%v: %v and %q, want something about %s", c.args, err, out, c.want)
 		}
 	}
@@ -56,20 +57,36 @@ func TestRBAC_byName(t *testing.T) {
 	}{
 		{
 			[]string{"--resources", "pods,configmaps,namespaces", "--service-account", "ws/reader"},
-			[]string{"kind: ServiceAccount\n  name: reader\n  namespace: ws\n", "- configmaps\n  - namespaces\n  - pods\n", "- customresourcedefinitions\n  verbs:\n  - list\n"},
-			[]string{"kind: Role\n", "RoleBinding\nmetadata:\n  name: watershed:authentication-reader", "resourceNames", "*\n  verbs", "secrets"},
+			[]string{
+				"kind: ServiceAccount\n  name: reader\n  namespace: ws\n", "- configmaps\n  - namespaces\n  - pods\n",
+				"- customresourcedefinitions\n  verbs:\n  - list\n",
+			},
+			[]string{
+				"kind: Role\n", "RoleBinding\nmetadata:\n  name: watershed:authentication-reader", "resourceNames",
+				"*\n  verbs", "secrets",
+			},
 		},
 		{
 			[]string{"--resources", "pods,secrets", "--user", "u", "--local-rbac", "--name", "x"},
-			[]string{"- pods\n  - secrets\n", "- clusterrolebindings\n  - clusterroles\n  - rolebindings\n  - roles\n", "name: x:authentication-reader", "- kube-system\n"},
+			[]string{
+				"- pods\n  - secrets\n", "- clusterrolebindings\n  - clusterroles\n  - rolebindings\n  - roles\n",
+				"name: x:authentication-reader", "- kube-system\n",
+			},
 			nil,
 		},
 		{
 			[]string{"--resources", "pods,configmaps,namespaces", "--user", "u", "--namespace", "shop"},
-			[]string{"kind: Role\nmetadata:\n  name: watershed\n  namespace: shop\n", "name: watershed:authentication-reader", "- kube-system\n"},
+			[]string{
+				"kind: Role\nmetadata:\n  name: watershed\n  namespace: shop\n",
+				"name: watershed:authentication-reader", "- kube-system\n",
+			},
 			[]string{"customresourcedefinitions"},
 		},
-		{[]string{"--resources", "pods,services", "--except", "services", "--user", "u"}, []string{"- pods\n"}, []string{"- services\n"}},
+		{
+			[]string{"--resources", "pods,services", "--except", "services", "--user", "u"},
+			[]string{"- pods\n"},
+			[]string{"- services\n"},
+		},
 	} {
 		out, err := command(t.Context(), append([]string{"rbac"}, c.args...)...)
 		if err != nil {
@@ -103,7 +120,10 @@ spec:
 // TestRBAC applies the printed rights to users of a real cluster that have no others: not
 // even those that all users usually have.
 func TestRBAC(t *testing.T) {
-	k := kubetest.Start(t, &kubetest.Options{Name: "real", Users: []kubetest.User{{Name: "whole"}, {Name: "narrow"}, {Name: "shop"}}})
+	k := kubetest.Start(t, &kubetest.Options{
+		Name:  "real",
+		Users: []kubetest.User{{Name: "whole"}, {Name: "narrow"}, {Name: "shop"}},
+	})
 	admin := kubernetes.NewForConfigOrDie(k.Config())
 	for _, name := range []string{"system:discovery", "system:public-info-viewer", "system:basic-user"} {
 		if err := admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -113,7 +133,8 @@ func TestRBAC(t *testing.T) {
 	if out, err := k.KubectlInput(t.Context(), definition, "apply", "-f", "-"); err != nil {
 		t.Fatal(out, err)
 	}
-	if out, err := k.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/wells.example.com", "--timeout=30s"); err != nil {
+	if out, err := k.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/wells.example.com",
+		"--timeout=30s"); err != nil {
 		t.Fatal(out, err)
 	}
 	if out, err := k.Kubectl(t.Context(), "create", "namespace", "shop"); err != nil {
@@ -127,7 +148,9 @@ func TestRBAC(t *testing.T) {
 // grant applies the rights that the command prints for a user of the same name.
 func grant(t *testing.T, k *kubetest.Cluster, user string, args ...string) {
 	t.Helper()
-	text, err := command(t.Context(), append([]string{"rbac", "--kubeconfig", k.Kubeconfig(), "--user", user, "--name", user}, args...)...)
+	text, err := command(t.Context(), append([]string{
+		"rbac", "--kubeconfig", k.Kubeconfig(), "--user", user, "--name", user,
+	}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +216,10 @@ func checkWhole(t *testing.T, k *kubetest.Cluster) {
 	}
 	u := newClient(t, k.UserConfig("whole"))
 	for _, path := range []string{
-		"GET /api/v1/secrets", "GET /api/v1/namespaces/default/secrets/x", "GET /api/v1/secrets?watch=1&timeoutSeconds=1", "GET /api/v1/namespaces/default/pods/x/log",
-		"GET /api/v1/namespaces/default/pods/x/exec", "POST /api/v1/namespaces", "GET /metrics", "DELETE /api/v1/namespaces/shop",
+		"GET /api/v1/secrets", "GET /api/v1/namespaces/default/secrets/x",
+		"GET /api/v1/secrets?watch=1&timeoutSeconds=1", "GET /api/v1/namespaces/default/pods/x/log",
+		"GET /api/v1/namespaces/default/pods/x/exec", "POST /api/v1/namespaces", "GET /metrics",
+		"DELETE /api/v1/namespaces/shop",
 	} {
 		if code := u.code(path); code != http.StatusForbidden {
 			t.Errorf("%s is answered with %d, want 403", path, code)
@@ -210,10 +235,14 @@ func checkWhole(t *testing.T, k *kubetest.Cluster) {
 // checkNamespace mirrors one namespace.
 func checkNamespace(t *testing.T, k *kubetest.Cluster) {
 	grant(t, k, "shop", "--namespace", "shop")
-	synced(t, k.UserConfig("shop"), &fleet.Options{Resources: settings.DefaultResources(), Scope: fleet.Scope{Namespace: "shop"}})
+	synced(t, k.UserConfig("shop"), &fleet.Options{
+		Resources: settings.DefaultResources(),
+		Scope:     fleet.Scope{Namespace: "shop"},
+	})
 	u := newClient(t, k.UserConfig("shop"))
 	for path, allowed := range map[string]bool{
-		"GET /api/v1/namespaces/shop/configmaps": true, "GET /api/v1/namespaces/default/configmaps": false, "GET /api/v1/configmaps": false,
+		"GET /api/v1/namespaces/shop/configmaps": true, "GET /api/v1/namespaces/default/configmaps": false,
+		"GET /api/v1/configmaps":              false,
 		"GET /api/v1/namespaces/shop/secrets": false, "GET /api/v1/nodes": false, authorityRead: true,
 	} {
 		if code := u.code(path); (code != http.StatusForbidden) != allowed {
@@ -236,10 +265,13 @@ var delegated = map[string]string{
 // needed are all requests that a replica of pods and deployments makes.
 func needed() []string {
 	all := slices.Collect(maps.Keys(delegated))
-	return append(all, "GET /api", "GET /apis", "GET /api/v1", "GET /apis/apps/v1", "GET /openapi/v2", "GET /openapi/v3", "GET /openapi/v3/version", "GET /version",
-		"GET /api/v1/namespaces/kube-system", "GET /apis/apiregistration.k8s.io/v1/apiservices", "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+	return append(all, "GET /api", "GET /apis", "GET /api/v1", "GET /apis/apps/v1", "GET /openapi/v2",
+		"GET /openapi/v3", "GET /openapi/v3/version", "GET /version",
+		"GET /api/v1/namespaces/kube-system", "GET /apis/apiregistration.k8s.io/v1/apiservices",
+		"GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 		"GET /api/v1/pods", "GET /api/v1/namespaces/x/pods/x", "GET /api/v1/pods?watch=1&timeoutSeconds=1",
-		"GET /apis/apps/v1/deployments", "GET /apis/apps/v1/namespaces/x/deployments/x", "GET /apis/apps/v1/deployments?watch=1&timeoutSeconds=1")
+		"GET /apis/apps/v1/deployments", "GET /apis/apps/v1/namespaces/x/deployments/x",
+		"GET /apis/apps/v1/deployments?watch=1&timeoutSeconds=1")
 }
 
 // checkMinimal removes each rule and each binding in turn. Each time, something that a
@@ -284,7 +316,9 @@ func checkMinimal(t *testing.T, k *kubetest.Cluster, admin kubernetes.Interface)
 		change(rules)
 		until("all rights again", false)
 	}
-	for _, binding := range []string{"clusterrolebinding/narrow:auth-delegator", "-n=kube-system rolebinding/narrow:authentication-reader"} {
+	for _, binding := range []string{
+		"clusterrolebinding/narrow:auth-delegator", "-n=kube-system rolebinding/narrow:authentication-reader",
+	} {
 		if out, err := k.Kubectl(t.Context(), append([]string{"delete"}, strings.Fields(binding)...)...); err != nil {
 			t.Fatal(out, err)
 		}

@@ -94,7 +94,9 @@ func TestReload_keepsWatches(t *testing.T) {
 	} {
 		before := strings.Count(c.log.String(), "configuration reloaded")
 		c.change(change)
-		expect.Soon(t, "the change takes effect", func() bool { return strings.Count(c.log.String(), "configuration reloaded") > before })
+		expect.Soon(t, "the change takes effect", func() bool {
+			return strings.Count(c.log.String(), "configuration reloaded") > before
+		})
 		name := touch(w.eu, i)
 		cluster.expect(t, name)
 		fleet.expect(t, name)
@@ -135,8 +137,11 @@ func TestReload_refusesErrors(t *testing.T) {
 	w := newKeyClusters(t)
 	c := configure(t, w.one())
 	good := fileOf(t, c.values)
-	expect.NoError(t, os.WriteFile(c.path, []byte(strings.Replace(good, `"pods"`, `"a/b", "pods"`, 1)+"\nextra: 1"), 0o600))
-	expect.Soon(t, "the error is logged", func() bool { return strings.Contains(c.log.String(), "configuration not reloaded") })
+	expect.NoError(t, os.WriteFile(c.path, []byte(strings.Replace(good, `"pods"`, `"a/b", "pods"`, 1)+"\nextra: 1"),
+		0o600))
+	expect.Soon(t, "the error is logged", func() bool {
+		return strings.Contains(c.log.String(), "configuration not reloaded")
+	})
 	time.Sleep(10 * serve.ReloadPeriod) // the file is read again, and the error must not be logged again
 	if n := strings.Count(c.log.String(), "configuration not reloaded"); n != 1 {
 		t.Errorf("the error is logged %d times", n)
@@ -148,7 +153,9 @@ func TestReload_refusesErrors(t *testing.T) {
 	}
 	// A source that cannot be opened changes nothing either.
 	c.change(map[string]any{"sources.contexts": []string{"none"}, "mirror.resources": []string{"namespaces"}})
-	expect.Soon(t, "the error is logged", func() bool { return strings.Contains(c.log.String(), `context \"none\" does not exist`) })
+	expect.Soon(t, "the error is logged", func() bool {
+		return strings.Contains(c.log.String(), `context \"none\" does not exist`)
+	})
 	if got := codeOf("/clusters/eu/api/v1/pods")(c); got != "200" || c.names() != "eu" {
 		t.Errorf("after that: %s, clusters %s", got, c.names())
 	}

@@ -43,14 +43,21 @@ type secretEvent struct {
 // startSecretHub starts a hub that ends with the test.
 func startSecretHub(t *testing.T) *secretHub {
 	t.Helper()
-	h := &secretHub{secrets: map[string]map[string]any{}, changed: make(chan struct{}), kubeconfig: filepath.Join(t.TempDir(), "hub")}
+	h := &secretHub{
+		secrets:    map[string]map[string]any{},
+		changed:    make(chan struct{}),
+		kubeconfig: filepath.Join(t.TempDir(), "hub"),
+	}
 	h.Server = httptest.NewUnstartedServer(h)
 	h.EnableHTTP2 = true
 	h.StartTLS()
 	t.Cleanup(h.Close)
 	t.Cleanup(h.CloseClientConnections)
 	k := clientcmdapi.NewConfig()
-	k.Clusters["hub"] = &clientcmdapi.Cluster{Server: h.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})}
+	k.Clusters["hub"] = &clientcmdapi.Cluster{
+		Server:                   h.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}),
+	}
 	for name, token := range map[string]string{"hub": "accepted", refusedToken: refusedToken} {
 		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: name}
@@ -83,10 +90,13 @@ func (h *secretHub) set(cluster string, kubeconfig []byte) {
 		typ = "DELETED"
 	}
 	secret := map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret", "data": map[string]string{"value": base64.StdEncoding.EncodeToString(kubeconfig)},
+		"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret", "data": map[string]string{
+			"value": base64.StdEncoding.EncodeToString(kubeconfig),
+		},
 		"metadata": map[string]any{
-			"namespace": "default", "name": cluster + "-kubeconfig", "uid": cluster, "resourceVersion": strconv.Itoa(h.version),
-			"labels": map[string]string{"cluster.x-k8s.io/cluster-name": cluster},
+			"namespace": "default", "name": cluster + "-kubeconfig", "uid": cluster,
+			"resourceVersion": strconv.Itoa(h.version),
+			"labels":          map[string]string{"cluster.x-k8s.io/cluster-name": cluster},
 		},
 	}
 	h.secrets[cluster] = secret
@@ -133,7 +143,8 @@ func (h *secretHub) list(w http.ResponseWriter) {
 		items = append(items, s)
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
-		"apiVersion": "v1", "kind": "SecretList", "metadata": map[string]any{"resourceVersion": strconv.Itoa(h.version)}, "items": items,
+		"apiVersion": "v1", "kind": "SecretList",
+		"metadata": map[string]any{"resourceVersion": strconv.Itoa(h.version)}, "items": items,
 	})
 }
 

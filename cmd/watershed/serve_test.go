@@ -104,8 +104,16 @@ func TestServe_endsWithoutClusters(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"no file", []string{"--kubeconfig", "/nonexistent/config"}, []string{"kubeconfig /nonexistent/config does not exist"}},
-		{"no context", []string{"--kubeconfig", config, "--context", "prod-eu", "--context", "nosuch"}, []string{`context "nosuch"`, config, "prod-eu, prod-us"}},
+		{
+			"no file",
+			[]string{"--kubeconfig", "/nonexistent/config"},
+			[]string{"kubeconfig /nonexistent/config does not exist"},
+		},
+		{
+			"no context",
+			[]string{"--kubeconfig", config, "--context", "prod-eu", "--context", "nosuch"},
+			[]string{`context "nosuch"`, config, "prod-eu, prod-us"},
+		},
 		{"no contexts", []string{"--kubeconfig", none}, []string{none, "no contexts"}},
 		{"empty file", []string{"--kubeconfig", empty}, []string{empty, "empty"}},
 		{"not a kubeconfig", []string{"--kubeconfig", broken}, []string{broken, "cannot be parsed"}},
@@ -113,7 +121,9 @@ func TestServe_endsWithoutClusters(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			out, err := command(ctx, append([]string{"serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"}, c.args...)...)
+			out, err := command(ctx, append([]string{
+				"serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0",
+			}, c.args...)...)
 			if err == nil || ctx.Err() != nil || out != "" {
 				t.Fatalf("serve ends with %v and prints %q, want an error and nothing", err, out)
 			}
@@ -128,7 +138,8 @@ func TestServe_endsWithoutClusters(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent/a:/nonexistent/b")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := command(ctx, "serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(err.Error(), "/nonexistent/b") {
+	if _, err := command(ctx, "serve", "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0"); err == nil ||
+		!strings.Contains(err.Error(), "/nonexistent/b") {
 		t.Errorf("serve ends with %v, want an error with the files", err)
 	}
 }
@@ -147,7 +158,8 @@ func TestServe_ownsItsState(t *testing.T) {
 			t.Errorf("the second server ends with %v, want an error with %q", err, want)
 		}
 	}
-	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path); err != nil || !strings.Contains(text, "/clusters/a") {
+	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path); err != nil ||
+		!strings.Contains(text, "/clusters/a") {
 		t.Errorf("after that the first one's kubeconfig is %q, %v", text, err)
 	}
 	if err := stop(); err != nil {
@@ -188,7 +200,8 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, bytes.ReplaceAll(changed, []byte("namespace: shop"), []byte("namespace: bar")), 0o600); err != nil {
+	if err := os.WriteFile(config, bytes.ReplaceAll(changed, []byte("namespace: shop"), []byte("namespace: bar")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := namespace(printedKubeconfig(t, s), "/clusters/eu%252F1"); got != "bar" {
@@ -208,7 +221,8 @@ func TestServe_contextsKeepTheirNamespaces(t *testing.T) {
 func TestServe_silentConnections(t *testing.T) {
 	const limit = 20
 	s := state.Dir{Path: t.TempDir()}
-	startServe(t, &s, "--kubeconfig", commandtest.WriteKubeconfig(t, map[string]string{"a": ""}), "--max-connections", strconv.Itoa(limit))
+	startServe(t, &s, "--kubeconfig", commandtest.WriteKubeconfig(t, map[string]string{"a": ""}), "--max-connections",
+		strconv.Itoa(limit))
 	target, err := apiclient.LocalTarget(s, "")
 	expect.NoError(t, err)
 	roots := x509.NewCertPool()
@@ -220,7 +234,9 @@ func TestServe_silentConnections(t *testing.T) {
 	}
 	get := func(c *http.Client) (reused bool) {
 		t.Helper()
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused },
+		})
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.URL+"/clusters", http.NoBody)
 		expect.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+target.Owner)
@@ -270,7 +286,8 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(`level=WARN msg="cannot read clusters; they stay as they are" source="kubeconfig ` + config)
-	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path); err != nil || !strings.Contains(text, "/clusters/a") {
+	if text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path); err != nil ||
+		!strings.Contains(text, "/clusters/a") {
 		t.Errorf("the kubeconfig is then %q, %v", text, err)
 	}
 	if err := os.Rename(config+".away", config); err != nil {

@@ -29,14 +29,21 @@ func (w *keyClusters) sources() map[string]keyCase {
 	names := (*configured).names
 	return map[string]keyCase{
 		"sources.kubeconfig": {from: w.onlyEU, to: w.onlyUS, observe: names, want: [2]string{"eu", "us"}},
-		"sources.contexts":   {with: map[string]any{"sources.kubeconfig": w.kubeconfig}, from: []string{"us"}, observe: names, want: [2]string{"us", "eu us"}},
+		"sources.contexts": {
+			with:    map[string]any{"sources.kubeconfig": w.kubeconfig},
+			from:    []string{"us"},
+			observe: names,
+			want:    [2]string{"us", "eu us"},
+		},
 		"sources.folders": {
-			from: []string{folderOf(w.t, "one", w.onlyEU)}, to: []string{folderOf(w.t, "two", w.onlyUS)}, observe: names, want: [2]string{"one", "two"},
+			from: []string{folderOf(w.t, "one", w.onlyEU)}, to: []string{folderOf(w.t, "two", w.onlyUS)},
+			observe: names, want: [2]string{"one", "two"},
 		},
 		// There is no service account here.
-		"sources.inCluster": {with: w.one(), to: "pod", want: [2]string{"false", "true"}, observe: func(c *configured) string {
-			return fmt.Sprint(strings.Contains(c.log.String(), `source="in-cluster pod"`))
-		}},
+		"sources.inCluster": {with: w.one(), to: "pod", want: [2]string{"false", "true"},
+			observe: func(c *configured) string {
+				return fmt.Sprint(strings.Contains(c.log.String(), `source="in-cluster pod"`))
+			}},
 	}
 }
 
@@ -57,7 +64,10 @@ func (w *keyClusters) hubs() map[string]keyCase {
 	yes := [2]string{"false", "true"}
 	secrets, profiles := "/api/v1/secrets", "/clusterprofiles?"
 	plugins := filepath.Join(w.t.TempDir(), "plugins.json")
-	expect.NoError(w.t, os.WriteFile(plugins, []byte(`{"providers": [{"name": "files", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}}]}`), 0o600))
+	expect.NoError(w.t, os.WriteFile(plugins,
+		[]byte(
+			`{"providers": [{"name": "files", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}}]}`,
+		), 0o600))
 	enabled := "sources.clusterProfiles.enabled"
 	return map[string]keyCase{
 		"sources.clusterAPI": {with: w.one(), from: false, to: true, observe: asked(w.us, secrets), want: yes},
@@ -75,10 +85,19 @@ func (w *keyClusters) hubs() map[string]keyCase {
 				return fmt.Sprint(strings.Contains(c.log.String(), "/nonexistent/plugins.json: no such file"))
 			},
 		},
-		"sources.hub.kubeconfig": {with: w.one("sources.clusterAPI", true), from: w.onlyUS, to: w.onlyEU, observe: asked(w.eu, secrets), want: yes},
-		"sources.hub.context":    {with: w.one("sources.clusterAPI", true), to: "eu", observe: asked(w.eu, secrets), want: yes},
+		"sources.hub.kubeconfig": {
+			with:    w.one("sources.clusterAPI", true),
+			from:    w.onlyUS,
+			to:      w.onlyEU,
+			observe: asked(w.eu, secrets),
+			want:    yes,
+		},
+		"sources.hub.context": {
+			with: w.one("sources.clusterAPI", true), to: "eu", observe: asked(w.eu, secrets), want: yes,
+		},
 		"sources.hub.namespace": {
-			with: w.one("sources.clusterAPI", true), to: "shop", observe: asked(w.us, "/api/v1/namespaces/shop/secrets"), want: yes,
+			with: w.one("sources.clusterAPI", true), to: "shop",
+			observe: asked(w.us, "/api/v1/namespaces/shop/secrets"), want: yes,
 		},
 	}
 }
@@ -101,16 +120,31 @@ func (w *keyClusters) mirror() map[string]keyCase {
 	}
 	namespace := w.eu.cluster.Pod(0).Namespace
 	return map[string]keyCase{
-		"mirror.resources": {with: w.one(), from: []string{"pods"}, to: []string{"namespaces"}, observe: codeOf("/clusters/eu/api/v1/namespaces"), want: [2]string{"403", "200"}},
-		"mirror.except":    {with: w.one(), to: []string{"namespaces"}, observe: codeOf("/clusters/eu/api/v1/namespaces"), want: [2]string{"200", "403"}},
-		"mirror.namespace": {with: w.one(), to: namespace, observe: scope, want: [2]string{"", "namespace " + namespace}},
-		"mirror.selector":  {with: w.one(), to: "a=b", observe: scope, want: [2]string{"", "label selector a=b"}},
-		"mirror.dropManagedFields": {with: w.one(), from: false, to: true, want: [2]string{"true", "false"}, observe: func(c *configured) string {
-			_, body := c.get("/clusters/eu/api/v1/pods?limit=1", c.owner())
-			return fmt.Sprint(strings.Contains(body, `"managedFields"`))
-		}},
+		"mirror.resources": {
+			with:    w.one(),
+			from:    []string{"pods"},
+			to:      []string{"namespaces"},
+			observe: codeOf("/clusters/eu/api/v1/namespaces"),
+			want:    [2]string{"403", "200"},
+		},
+		"mirror.except": {
+			with:    w.one(),
+			to:      []string{"namespaces"},
+			observe: codeOf("/clusters/eu/api/v1/namespaces"),
+			want:    [2]string{"200", "403"},
+		},
+		"mirror.namespace": {
+			with: w.one(), to: namespace, observe: scope, want: [2]string{"", "namespace " + namespace},
+		},
+		"mirror.selector": {with: w.one(), to: "a=b", observe: scope, want: [2]string{"", "label selector a=b"}},
+		"mirror.dropManagedFields": {with: w.one(), from: false, to: true, want: [2]string{"true", "false"},
+			observe: func(c *configured) string {
+				_, body := c.get("/clusters/eu/api/v1/pods?limit=1", c.owner())
+				return fmt.Sprint(strings.Contains(body, `"managedFields"`))
+			}},
 		"authorization.localRBAC": {
-			with: w.one(), to: []string{"eu"}, observe: asked(w.eu, "/apis/rbac.authorization.k8s.io/v1/roles"), want: [2]string{"false", "true"},
+			with: w.one(), to: []string{"eu"}, observe: asked(w.eu, "/apis/rbac.authorization.k8s.io/v1/roles"),
+			want: [2]string{"false", "true"},
 		},
 	}
 }
@@ -123,13 +157,24 @@ func (w *keyClusters) fleet() map[string]keyCase {
 	}
 	places := func(c *configured) string { return c.placedIn(pods, "ann,devs") }
 	return map[string]keyCase{
-		"fleet.home":    {with: w.one(), to: "eu", observe: places, want: [2]string{"401", "eu"}},
-		"fleet.users":   {with: both(), to: []string{"ann"}, observe: places, want: [2]string{"eu", "eu us"}},
-		"fleet.members": {with: both("fleet.users", []string{"ann"}), from: []string{"eu"}, to: []string{"u*"}, observe: places, want: [2]string{"eu", "eu us"}},
+		"fleet.home":  {with: w.one(), to: "eu", observe: places, want: [2]string{"401", "eu"}},
+		"fleet.users": {with: both(), to: []string{"ann"}, observe: places, want: [2]string{"eu", "eu us"}},
+		"fleet.members": {
+			with:    both("fleet.users", []string{"ann"}),
+			from:    []string{"eu"},
+			to:      []string{"u*"},
+			observe: places,
+			want:    [2]string{"eu", "eu us"},
+		},
 		"fleet.groups": {run: func(t *testing.T) {
 			w.us.group = "devs"
 			defer func() { w.us.group = "" }()
-			c := keyCase{with: both("fleet.users", []string{"ann"}), to: []string{"devs"}, observe: places, want: [2]string{"eu", "eu us"}}
+			c := keyCase{
+				with:    both("fleet.users", []string{"ann"}),
+				to:      []string{"devs"},
+				observe: places,
+				want:    [2]string{"eu", "eu us"},
+			}
 			c.compare(t, "fleet.groups", true)
 		}},
 	}
@@ -140,14 +185,16 @@ func (w *keyClusters) oidc() map[string]keyCase {
 	i := startIssuer(w.t, w.t.TempDir())
 	token := i.sign(w.t, map[string]any{"sub": "ann", "email": "ann@example.com", "teams": []string{"devs"}})
 	with := func(without ...string) map[string]any {
-		all := w.one("oidc.issuerURL", i.URL, "oidc.clientID", "watershed", "oidc.usernamePrefix", "oidc:", "oidc.caFile", i.caFile)
+		all := w.one("oidc.issuerURL", i.URL, "oidc.clientID", "watershed", "oidc.usernamePrefix", "oidc:",
+			"oidc.caFile", i.caFile)
 		for _, path := range without {
 			delete(all, path)
 		}
 		return all
 	}
 	identity := func(c *configured) string {
-		code, body := c.send("POST", "/fleet/apis/authentication.k8s.io/v1/selfsubjectreviews", token, `{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}`)
+		code, body := c.send("POST", "/fleet/apis/authentication.k8s.io/v1/selfsubjectreviews", token,
+			`{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}`)
 		var review struct {
 			Status struct {
 				UserInfo struct {
@@ -170,12 +217,37 @@ func (w *keyClusters) oidc() map[string]keyCase {
 			with: w.one(), to: i.URL, observe: identity, want: [2]string{"401", ann},
 			also: map[string]any{"oidc.clientID": "watershed", "oidc.usernamePrefix": "oidc:", "oidc.caFile": i.caFile},
 		},
-		"oidc.clientID":       {with: with(), from: "watershed", to: "other", observe: identity, want: [2]string{ann, "401"}},
-		"oidc.usernameClaim":  {with: with(), to: "email", observe: identity, want: [2]string{ann, "oidc:ann@example.com[system:authenticated]"}},
-		"oidc.usernamePrefix": {with: with(), from: "oidc:", to: "sso:", observe: identity, want: [2]string{ann, "sso:ann[system:authenticated]"}},
-		"oidc.groupsClaim":    {with: with(), to: "teams", also: map[string]any{"oidc.groupsPrefix": "oidc:"}, observe: identity, want: [2]string{ann, "oidc:ann[oidc:devs system:authenticated]"}},
-		"oidc.groupsPrefix":   {with: grouped, from: "a:", to: "b:", observe: identity, want: [2]string{"oidc:ann[a:devs system:authenticated]", "oidc:ann[b:devs system:authenticated]"}},
-		"oidc.signingAlgs":    {with: with(), to: []string{"ES256"}, observe: identity, want: [2]string{ann, "401"}},
+		"oidc.clientID": {
+			with: with(), from: "watershed", to: "other", observe: identity, want: [2]string{ann, "401"},
+		},
+		"oidc.usernameClaim": {
+			with:    with(),
+			to:      "email",
+			observe: identity,
+			want:    [2]string{ann, "oidc:ann@example.com[system:authenticated]"},
+		},
+		"oidc.usernamePrefix": {
+			with:    with(),
+			from:    "oidc:",
+			to:      "sso:",
+			observe: identity,
+			want:    [2]string{ann, "sso:ann[system:authenticated]"},
+		},
+		"oidc.groupsClaim": {
+			with:    with(),
+			to:      "teams",
+			also:    map[string]any{"oidc.groupsPrefix": "oidc:"},
+			observe: identity,
+			want:    [2]string{ann, "oidc:ann[oidc:devs system:authenticated]"},
+		},
+		"oidc.groupsPrefix": {
+			with:    grouped,
+			from:    "a:",
+			to:      "b:",
+			observe: identity,
+			want:    [2]string{"oidc:ann[a:devs system:authenticated]", "oidc:ann[b:devs system:authenticated]"},
+		},
+		"oidc.signingAlgs": {with: with(), to: []string{"ES256"}, observe: identity, want: [2]string{ann, "401"}},
 		"oidc.caFile": {run: func(t *testing.T) {
 			c := configure(t, with())
 			expect.Equal(t, identity(c), ann)

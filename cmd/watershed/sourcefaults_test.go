@@ -133,17 +133,24 @@ func (w *sourcesWorld) restart() {
 	w.hub.stop(true)
 	w.c = launch(w.t, w.c.values)
 	path := "/clusters/" + w.names("hub")[0] + "/api/v1/pods"
-	expect.Soon(w.t, "a response", func() bool { code, _ := w.c.get(path, w.c.owner()); return code == http.StatusServiceUnavailable })
+	expect.Soon(w.t, "a response", func() bool {
+		code, _ := w.c.get(path, w.c.owner())
+		return code == http.StatusServiceUnavailable
+	})
 	for range 12 {
 		time.Sleep(500 * time.Millisecond) // 6 s, which is longer than the server waits for the hub
 		if code, body := w.c.get(path, w.c.owner()); code != http.StatusServiceUnavailable {
 			w.t.Errorf("a cluster of a hub that is down: %d %s", code, body)
 		}
 	}
-	if code, body := w.c.get("/readyz?verbose", w.c.owner()); code != http.StatusInternalServerError || !strings.Contains(body, "no report of Cluster API on hub") {
+	if code, body := w.c.get("/readyz?verbose", w.c.owner()); code != http.StatusInternalServerError ||
+		!strings.Contains(body, "no report of Cluster API on hub") {
 		w.t.Errorf("ready while a hub is down: %d %s", code, body)
 	}
 	w.hub.stop(false)
-	expect.Soon(w.t, "the server is ready", func() bool { code, _ := w.c.get("/readyz", w.c.owner()); return code == http.StatusOK })
+	expect.Soon(w.t, "the server is ready", func() bool {
+		code, _ := w.c.get("/readyz", w.c.owner())
+		return code == http.StatusOK
+	})
 	w.witness = watchPods(w.c)
 }

@@ -67,7 +67,10 @@ func TestSources_chaos(t *testing.T) {
 	began := time.Now()
 	for round := range *sourceRounds {
 		w.witness.leaves()
-		actions := []func(){w.refuseHub, w.breakFile, w.refuseCluster, w.rename, w.replace, w.change, w.breakConfiguration, w.breakKubeconfig, w.clash}
+		actions := []func(){
+			w.refuseHub, w.breakFile, w.refuseCluster, w.rename, w.replace, w.change, w.breakConfiguration,
+			w.breakKubeconfig, w.clash,
+		}
 		switch {
 		case round == 0:
 			w.stopHub()
@@ -82,13 +85,15 @@ func TestSources_chaos(t *testing.T) {
 			t.Fatalf("round %d; log:\n%s", round, w.c.log)
 		}
 	}
-	t.Logf("%d rounds in %s: %v; %d events, %d of them DELETED", *sourceRounds, time.Since(began).Round(time.Millisecond), w.did, w.witness.events, w.witness.deleted)
+	t.Logf("%d rounds in %s: %v; %d events, %d of them DELETED", *sourceRounds,
+		time.Since(began).Round(time.Millisecond), w.did, w.witness.events, w.witness.deleted)
 }
 
 func newSourcesWorld(t *testing.T, seed uint64) *sourcesWorld {
 	t.Helper()
 	w := &sourcesWorld{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), hub: startSecretHub(t), origins: startOrigins(t, 9, 10), folder: t.TempDir(), other: t.TempDir(),
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), hub: startSecretHub(t), origins: startOrigins(t, 9, 10),
+		folder: t.TempDir(), other: t.TempDir(),
 		contexts: filepath.Join(t.TempDir(), "config"), want: map[string]*place{}, did: map[string]int{},
 	}
 	for i, source := range []string{"folder", "folder", "hub", "hub", "hub", "contexts"} {
@@ -119,7 +124,10 @@ func (w *sourcesWorld) kubeconfig(token string, names ...string) []byte {
 	k := clientcmdapi.NewConfig()
 	for _, name := range names {
 		o := w.want[name].at
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: o.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw})}
+		k.Clusters[name] = &clientcmdapi.Cluster{
+			Server:                   o.URL,
+			CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw}),
+		}
 		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	}
@@ -210,7 +218,8 @@ func (w *sourcesWorld) reload(also map[string]any) {
 func (w *sourcesWorld) present(what string) {
 	w.t.Helper()
 	for _, name := range w.names("") {
-		if code, body := w.c.get("/clusters/"+name+"/api/v1/pods?limit=1", w.c.owner()); code != http.StatusOK && code != http.StatusServiceUnavailable {
+		if code, body := w.c.get("/clusters/"+name+"/api/v1/pods?limit=1", w.c.owner()); code != http.StatusOK &&
+			code != http.StatusServiceUnavailable {
 			w.t.Errorf("%s: %s: %d %s", what, name, code, body)
 		}
 	}

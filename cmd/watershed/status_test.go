@@ -38,7 +38,9 @@ func startSimulated(t *testing.T, clusters int, args ...string) (*simulated.Serv
 		configs[fmt.Sprintf("sim-%d", i)] = sim.Cluster(i).Config()
 	}
 	s := &state.Dir{Path: t.TempDir()}
-	_, stop := startServe(t, s, append([]string{"--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(t.TempDir(), "config"), configs)}, args...)...)
+	_, stop := startServe(t, s, append([]string{
+		"--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(t.TempDir(), "config"), configs),
+	}, args...)...)
 	t.Cleanup(func() { _ = stop() })
 	expect.Eventually(t, 20*time.Second, func() error {
 		document, err := readStatus(t.Context(), s)
@@ -46,7 +48,8 @@ func startSimulated(t *testing.T, clusters int, args ...string) (*simulated.Serv
 			return err
 		}
 		for _, c := range document.Clusters {
-			if want := map[bool]string{true: "connecting", false: "live"}[c.Name == "down"]; c.State != want || c.Name == "down" && c.Error == "" {
+			if want := map[bool]string{true: "connecting", false: "live"}[c.Name == "down"]; c.State != want ||
+				c.Name == "down" && c.Error == "" {
 				return fmt.Errorf("%s is %s: %s", c.Name, c.State, c.Error)
 			}
 		}
@@ -73,8 +76,11 @@ func TestStatus(t *testing.T) {
 		t.Fatalf("%d lines:\n%s", len(lines), out)
 	}
 	for i, want := range []string{
-		"NAME    STATE        VERSION", "down    connecting   <none>", "sim-0   live         v1.", "sim-1   live         v1.", "",
-		"down: Unreachable for ", "  do: start the API server, or correct its address in the kubeconfig; to see the address: kubectl --kubeconfig ", "", "3 clusters (2 live, 1 connecting), 8/8 resources, ",
+		"NAME    STATE        VERSION", "down    connecting   <none>", "sim-0   live         v1.",
+		"sim-1   live         v1.", "",
+		"down: Unreachable for ",
+		"  do: start the API server, or correct its address in the kubeconfig; to see the address: kubectl " +
+			"--kubeconfig ", "", "3 clusters (2 live, 1 connecting), 8/8 resources, ",
 	} {
 		if !strings.HasPrefix(lines[i], want) {
 			t.Errorf("line %d is %q, want %q", i, lines[i], want)
@@ -87,21 +93,26 @@ func TestStatus(t *testing.T) {
 		return err == nil && len(report.Clusters) == 3 && report.Clusters[1].Memory > 10_000
 	})
 	one := report.Clusters[1]
-	if len(report.Clusters) != 3 || report.Version != build.Version() || report.Process == nil || report.Process.Memory < 1<<20 {
+	if len(report.Clusters) != 3 || report.Version != build.Version() || report.Process == nil ||
+		report.Process.Memory < 1<<20 {
 		t.Errorf("%+v", report)
 	}
-	if one.Name != "sim-0" || one.Objects != 52 || one.Heard.IsZero() || one.Latency == 0 || one.Version == "" || len(one.Problems) != 0 {
+	if one.Name != "sim-0" || one.Objects != 52 || one.Heard.IsZero() || one.Latency == 0 || one.Version == "" ||
+		len(one.Problems) != 0 {
 		t.Errorf("%+v", one)
 	}
-	if down := report.Clusters[0]; len(down.Problems) != 1 || down.Reason != "Unreachable" || !strings.HasPrefix(down.Error, down.Problems[0].Message) {
+	if down := report.Clusters[0]; len(down.Problems) != 1 || down.Reason != "Unreachable" ||
+		!strings.HasPrefix(down.Error, down.Problems[0].Message) {
 		t.Errorf("%+v", down)
 	}
 
 	t.Run("names", func(t *testing.T) {
-		if report, err := readStatus(t.Context(), s, "sim-1"); err != nil || len(report.Clusters) != 1 || report.Clusters[0].Name != "sim-1" {
+		if report, err := readStatus(t.Context(), s, "sim-1"); err != nil || len(report.Clusters) != 1 ||
+			report.Clusters[0].Name != "sim-1" {
 			t.Errorf("%+v, %v", report, err)
 		}
-		if _, err := command(t.Context(), "status", "--state-dir", s.Path, "nosuch"); err == nil || !strings.Contains(err.Error(), `cluster "nosuch" not found: the server has down, sim-0, sim-1`) {
+		if _, err := command(t.Context(), "status", "--state-dir", s.Path, "nosuch"); err == nil ||
+			!strings.Contains(err.Error(), `cluster "nosuch" not found: the server has down, sim-0, sim-1`) {
 			t.Error(err)
 		}
 	})
@@ -111,7 +122,8 @@ func TestStatus(t *testing.T) {
 		if err != nil || yaml.Unmarshal([]byte(text), &again) != nil || len(again.Clusters) != 3 {
 			t.Errorf("%v:\n%s", err, text)
 		}
-		if wide, err := command(t.Context(), "status", "--state-dir", s.Path, "-o", "wide"); err != nil || !strings.Contains(wide, "LATENCY") {
+		if wide, err := command(t.Context(), "status", "--state-dir", s.Path, "-o", "wide"); err != nil ||
+			!strings.Contains(wide, "LATENCY") {
 			t.Errorf("%v:\n%s", err, wide)
 		}
 	})
@@ -123,12 +135,14 @@ func TestStatus(t *testing.T) {
 		}
 	})
 	t.Run("version", func(t *testing.T) {
-		if out, err := command(t.Context(), "version", "--state-dir", s.Path); err != nil || out != fmt.Sprintf("watershed %s\nserver %[1]s\n", build.Version()) {
+		if out, err := command(t.Context(), "version", "--state-dir", s.Path); err != nil ||
+			out != fmt.Sprintf("watershed %s\nserver %[1]s\n", build.Version()) {
 			t.Errorf("%v: %q", err, out)
 		}
 		var both struct{ Client, Server string }
 		out, err := command(t.Context(), "version", "--state-dir", s.Path, "-o", "json")
-		if err != nil || json.Unmarshal([]byte(out), &both) != nil || both.Client != build.Version() || both.Server != build.Version() {
+		if err != nil || json.Unmarshal([]byte(out), &both) != nil || both.Client != build.Version() ||
+			both.Server != build.Version() {
 			t.Errorf("%v: %q", err, out)
 		}
 	})
@@ -143,7 +157,10 @@ func testReaders(t *testing.T, s *state.Dir) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var bodies []*http.Response
-	for _, path := range []string{"/clusters/sim-0/api/v1/pods?watch=1", "/clusters/sim-0/api/v1/namespaces?watch=1", "/fleet/api/v1/pods?watch=1&watershedFleet=keyed-by-cluster"} {
+	for _, path := range []string{
+		"/clusters/sim-0/api/v1/pods?watch=1", "/clusters/sim-0/api/v1/namespaces?watch=1",
+		"/fleet/api/v1/pods?watch=1&watershedFleet=keyed-by-cluster",
+	} {
 		resp, err := c.Get(ctx, path)
 		expect.NoError(t, err)
 		bodies = append(bodies, resp)
@@ -200,10 +217,14 @@ func TestStatus_saysWhatIsWrong(t *testing.T) {
 		{[]string{"-o", "json", "-w"}, "-w has no effect with -o json"},
 		{[]string{"-w", "--interval", "1ms"}, "at least 100ms"},
 		{[]string{"--server", "http://a"}, "only sent over https"},
-		{[]string{"--server", "https://127.0.0.1:1", "--kubeconfig", config, "--context", "two"}, `context "two" does not exist`},
+		{
+			[]string{"--server", "https://127.0.0.1:1", "--kubeconfig", config, "--context", "two"},
+			`context "two" does not exist`,
+		},
 		{[]string{"--server", "https://127.0.0.1:1", "--kubeconfig", config, "--context", "one"}, "does not answer"},
 	} {
-		if out, err := command(t.Context(), append([]string{"status"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) || out != "" {
+		if out, err := command(t.Context(), append([]string{"status"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) || out != "" {
 			t.Errorf("%v: %v and %q, want something about %s", c.args, err, out, c.want)
 		}
 	}

@@ -106,12 +106,16 @@ func (c *collector) tree(t *testing.T, s *tracev1.Span) string {
 	for _, one := range c.all() {
 		if string(one.ParentSpanId) == string(s.SpanId) && string(one.TraceId) == string(s.TraceId) {
 			below = append(below, one)
-			if one.StartTimeUnixNano < s.StartTimeUnixNano || one.EndTimeUnixNano > s.EndTimeUnixNano || one.EndTimeUnixNano < one.StartTimeUnixNano {
-				t.Errorf("span %s takes from %d to %d, and %s above it from %d to %d", one.Name, one.StartTimeUnixNano, one.EndTimeUnixNano, s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano)
+			if one.StartTimeUnixNano < s.StartTimeUnixNano || one.EndTimeUnixNano > s.EndTimeUnixNano ||
+				one.EndTimeUnixNano < one.StartTimeUnixNano {
+				t.Errorf("span %s takes from %d to %d, and %s above it from %d to %d", one.Name, one.StartTimeUnixNano,
+					one.EndTimeUnixNano, s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano)
 			}
 		}
 	}
-	slices.SortFunc(below, func(a, b *tracev1.Span) int { return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano)) })
+	slices.SortFunc(below, func(a, b *tracev1.Span) int {
+		return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano))
+	})
 	var names []string
 	for _, one := range below {
 		name := one.Name
@@ -140,7 +144,8 @@ func newTraced(t *testing.T, values map[string]any) *traced {
 	o := startOrigins(t, 1, 40)[0]
 	c := startCollector(t)
 	all := map[string]any{
-		"sources.kubeconfig": kubeconfigOf(t, map[string]*origin{"eu": o}, "eu"), "mirror.resources": []string{"pods"}, "passThrough": true,
+		"sources.kubeconfig": kubeconfigOf(t, map[string]*origin{"eu": o}, "eu"), "mirror.resources": []string{"pods"},
+		"passThrough":      true,
 		"tracing.endpoint": c.URL, "tracing.samplingRatePerMillion": 1_000_000,
 	}
 	for path, value := range values {
@@ -182,7 +187,8 @@ func (w *traced) pod() string {
 // check compares a server span with the one that is wanted.
 func (w *traced) check(t *testing.T, path, verb, name, tree string, pairs ...string) *tracev1.Span {
 	t.Helper()
-	s := w.find(t, tracev1.Span_SPAN_KIND_SERVER, append([]string{"url.path", path, "watershed.verb", verb}, pairs...)...)
+	s := w.find(t, tracev1.Span_SPAN_KIND_SERVER,
+		append([]string{"url.path", path, "watershed.verb", verb}, pairs...)...)
 	if got := w.tree(t, s); s.Name != name || got != tree {
 		t.Errorf("%s %s: span %s with %q, want %s with %q", verb, path, s.Name, got, name, tree)
 	}
@@ -205,25 +211,34 @@ func TestTracing_requests(t *testing.T) {
 	expect.Equal(t, w.code(t, http.MethodGet, "/clusters/eu/api/v1/made-up", "ann,devs", ""), http.StatusNotFound)
 
 	route := "/clusters/{cluster}/api/v1/namespaces/{namespace}/pods/{name}"
-	get := w.check(t, pod, "get", "GET "+route, "admit authorize answer(wait wait)", "http.response.status_code", "200", "watershed.source", "copy", "http.route", route, "k8s.cluster.name", "eu", "watershed.resource", "pods")
+	get := w.check(t, pod, "get", "GET "+route, "admit authorize answer(wait wait)", "http.response.status_code", "200",
+		"watershed.source", "copy", "http.route", route, "k8s.cluster.name", "eu", "watershed.resource", "pods")
 	if n := attributes(get)["http.response.body.size"]; len(n) < 3 {
 		t.Errorf("the response has %s bytes", n)
 	}
 	if len(get.ParentSpanId) != 0 || len(get.Links) != 0 {
 		t.Errorf("the span of a request without a traceparent has a parent or links: %v", get)
 	}
-	w.check(t, pods, "list", "GET /clusters/{cluster}/api/v1/pods", "admit authorize answer(wait select(wait))", "http.response.status_code", "200")
-	watch := w.check(t, pods, "watch", "GET /clusters/{cluster}/api/v1/pods", "admit authorize answer(wait wait)", "http.response.status_code", "200")
+	w.check(t, pods, "list", "GET /clusters/{cluster}/api/v1/pods", "admit authorize answer(wait select(wait))",
+		"http.response.status_code", "200")
+	watch := w.check(t, pods, "watch", "GET /clusters/{cluster}/api/v1/pods", "admit authorize answer(wait wait)",
+		"http.response.status_code", "200")
 	if took := time.Duration(watch.EndTimeUnixNano - watch.StartTimeUnixNano); took < 900*time.Millisecond {
 		t.Errorf("the span of a watch of one second takes %s", took)
 	}
-	w.check(t, pods, "list", "GET /clusters/{cluster}/api/v1/pods", "admit authorize", "http.response.status_code", "403")
-	w.check(t, pod, "delete", "DELETE "+route, "admit authorize answer DELETE /api/v1/namespaces/{namespace}/pods/{name}", "http.response.status_code", "418", "watershed.source", "cluster")
-	w.check(t, "/clusters/eu/api/v1/made-up", "list", "GET", "admit authorize answer GET /api/v1/made-up", "http.response.status_code", "404")
+	w.check(t, pods, "list", "GET /clusters/{cluster}/api/v1/pods", "admit authorize", "http.response.status_code",
+		"403")
+	w.check(t, pod, "delete", "DELETE "+route,
+		"admit authorize answer DELETE /api/v1/namespaces/{namespace}/pods/{name}", "http.response.status_code", "418",
+		"watershed.source", "cluster")
+	w.check(t, "/clusters/eu/api/v1/made-up", "list", "GET", "admit authorize answer GET /api/v1/made-up",
+		"http.response.status_code", "404")
 	// The program's own requests.
-	w.find(t, tracev1.Span_SPAN_KIND_CLIENT, "k8s.cluster.name", "eu", "watershed.resource", "pods", "watershed.verb", "list", "url.template", "/api/v1/pods", "http.response.status_code", "200")
+	w.find(t, tracev1.Span_SPAN_KIND_CLIENT, "k8s.cluster.name", "eu", "watershed.resource", "pods", "watershed.verb",
+		"list", "url.template", "/api/v1/pods", "http.response.status_code", "200")
 	expect.NoError(t, w.stopped())
-	w.find(t, tracev1.Span_SPAN_KIND_CLIENT, "k8s.cluster.name", "eu", "watershed.resource", "pods", "watershed.verb", "watch", "http.response.status_code", "200")
+	w.find(t, tracev1.Span_SPAN_KIND_CLIENT, "k8s.cluster.name", "eu", "watershed.resource", "pods", "watershed.verb",
+		"watch", "http.response.status_code", "200")
 	for _, s := range w.all() {
 		if text := s.String(); strings.Contains(text, "devs") || strings.Contains(text, w.owner()) {
 			t.Errorf("a span has a token: %s", text)
@@ -256,7 +271,8 @@ func TestTracing_parents(t *testing.T) {
 	for _, s := range w.all() {
 		if s.Kind == tracev1.Span_SPAN_KIND_SERVER {
 			servers++
-			if hex.EncodeToString(s.TraceId) != anyTrace || attributes(s)["url.path"] == pod && attributes(s)["watershed.verb"] == "get" {
+			if hex.EncodeToString(s.TraceId) != anyTrace ||
+				attributes(s)["url.path"] == pod && attributes(s)["watershed.verb"] == "get" {
 				t.Errorf("a caller that is not trusted has forced a trace: %s", s)
 			}
 		}
@@ -275,7 +291,8 @@ func TestTracing_links(t *testing.T) {
 	pod := w.pod()
 	expect.Equal(t, w.code(t, http.MethodGet, pod, "ann,devs", sampled), http.StatusOK)
 	s := w.find(t, tracev1.Span_SPAN_KIND_SERVER, "url.path", pod)
-	if len(s.ParentSpanId) != 0 || hex.EncodeToString(s.TraceId) == anyTrace || len(s.Links) != 1 || hex.EncodeToString(s.Links[0].TraceId) != anyTrace {
+	if len(s.ParentSpanId) != 0 || hex.EncodeToString(s.TraceId) == anyTrace || len(s.Links) != 1 ||
+		hex.EncodeToString(s.Links[0].TraceId) != anyTrace {
 		t.Errorf("the span is %s", s)
 	}
 	// A change, from its read to its delivery to two clients.
@@ -283,7 +300,9 @@ func TestTracing_links(t *testing.T) {
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		resp, err := w.request(ctx, http.MethodGet, "/clusters/eu/api/v1/pods?watch=true&resourceVersion="+fmt.Sprint(w.origin.cluster.Version()), "ann,devs", "")
+		resp, err := w.request(ctx, http.MethodGet,
+			"/clusters/eu/api/v1/pods?watch=true&resourceVersion="+fmt.Sprint(w.origin.cluster.Version()), "ann,devs",
+			"")
 		expect.NoError(t, err)
 		defer resp.Body.Close()
 		expect.Equal(t, resp.StatusCode, http.StatusOK)
@@ -297,7 +316,8 @@ func TestTracing_links(t *testing.T) {
 			t.Errorf("the event is not that of version %s: %.200s", version, line)
 		}
 	}
-	change := w.find(t, tracev1.Span_SPAN_KIND_CONSUMER, "watershed.resource_version", version, "k8s.cluster.name", "eu", "watershed.resource", "pods", "watershed.deliveries", "2")
+	change := w.find(t, tracev1.Span_SPAN_KIND_CONSUMER, "watershed.resource_version", version, "k8s.cluster.name",
+		"eu", "watershed.resource", "pods", "watershed.deliveries", "2")
 	if got := w.tree(t, change); change.Name != "change pods" || got != "decode store deliver deliver" {
 		t.Errorf("the spans below %s are %q", change.Name, got)
 	}
@@ -356,28 +376,34 @@ func (w *keyClusters) tracing() map[string]keyCase {
 	c = startCollector(w.t)
 	second := startCollector(w.t)
 	return map[string]keyCase{
-		"tracing.endpoint": {with: w.one("tracing.samplingRatePerMillion", 1_000_000), to: c.URL, observe: servers, want: [2]string{"none", "some"}},
-		"tracing.samplingRatePerMillion": {with: w.one("tracing.endpoint", second.URL), from: 0, to: 1_000_000, want: [2]string{"none", "some"}, observe: func(s *configured) string {
-			const path = "/clusters/eu/api/v1/namespaces"
-			s.get(path, s.owner())
-			// The owner can force a trace. When its span arrives, earlier spans have arrived, too.
-			forced := func() (own, forced int) {
-				for _, one := range second.all() {
-					if hex.EncodeToString(one.TraceId) == anyTrace {
-						forced++
-					} else {
-						own++
+		"tracing.endpoint": {
+			with:    w.one("tracing.samplingRatePerMillion", 1_000_000),
+			to:      c.URL,
+			observe: servers,
+			want:    [2]string{"none", "some"},
+		},
+		"tracing.samplingRatePerMillion": {with: w.one("tracing.endpoint", second.URL), from: 0, to: 1_000_000,
+			want: [2]string{"none", "some"}, observe: func(s *configured) string {
+				const path = "/clusters/eu/api/v1/namespaces"
+				s.get(path, s.owner())
+				// The owner can force a trace. When its span arrives, earlier spans have arrived, too.
+				forced := func() (own, forced int) {
+					for _, one := range second.all() {
+						if hex.EncodeToString(one.TraceId) == anyTrace {
+							forced++
+						} else {
+							own++
+						}
 					}
+					return own, forced
 				}
-				return own, forced
-			}
-			_, before := forced()
-			(&traced{s, second, w.eu}).code(w.t, http.MethodGet, path, s.owner(), sampled)
-			expect.Soon(w.t, "a span of the forced trace", func() bool { _, now := forced(); return now > before })
-			if own, _ := forced(); own > 0 {
-				return "some"
-			}
-			return "none"
-		}},
+				_, before := forced()
+				(&traced{s, second, w.eu}).code(w.t, http.MethodGet, path, s.owner(), sampled)
+				expect.Soon(w.t, "a span of the forced trace", func() bool { _, now := forced(); return now > before })
+				if own, _ := forced(); own > 0 {
+					return "some"
+				}
+				return "none"
+			}},
 	}
 }

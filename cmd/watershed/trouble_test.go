@@ -59,50 +59,63 @@ var breaks atomic.Bool
 
 // troubles are the ten kinds.
 var troubles = map[string]trouble{
-	"unreachable": {reason: "Unreachable", alert: "WatershedClusterUnreachable", config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
-		p := k.Proxy(t)
-		p.Down()
-		return p.Config(k.Config())
-	}},
-	"unauthorized": {reason: "Unauthorized", alert: "WatershedCredentialsRefused", config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
-		cfg := k.Proxy(t).Config(k.Config())
-		cfg.BearerToken = "expired"
-		return cfg
-	}},
-	"forbidden-type":      {reason: "Forbidden", alert: "WatershedResourceForbidden", config: straight("narrow")},
-	"expired-certificate": {reason: "CertificateExpired", alert: "WatershedCertificateRefused", config: through(front{expired: true})},
-	"clock-skew": {reason: fleet.ClockSkew, alert: "WatershedClockSkew", config: through(front{change: func(r *http.Response) error {
-		r.Header.Set("Date", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat))
-		return nil
-	}})},
+	"unreachable": {reason: "Unreachable", alert: "WatershedClusterUnreachable",
+		config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
+			p := k.Proxy(t)
+			p.Down()
+			return p.Config(k.Config())
+		}},
+	"unauthorized": {reason: "Unauthorized", alert: "WatershedCredentialsRefused",
+		config: func(t *testing.T, k *kubetest.Cluster) *rest.Config {
+			cfg := k.Proxy(t).Config(k.Config())
+			cfg.BearerToken = "expired"
+			return cfg
+		}},
+	"forbidden-type": {reason: "Forbidden", alert: "WatershedResourceForbidden", config: straight("narrow")},
+	"expired-certificate": {
+		reason: "CertificateExpired", alert: "WatershedCertificateRefused", config: through(front{expired: true}),
+	},
+	"clock-skew": {reason: fleet.ClockSkew, alert: "WatershedClockSkew",
+		config: through(front{change: func(r *http.Response) error {
+			r.Header.Set("Date", time.Now().Add(2*time.Hour).UTC().Format(http.TimeFormat))
+			return nil
+		}})},
 	"crd-removed": {
-		reason: fleet.TypeRemoved, alert: "WatershedTypeRemoved", config: straight("reader"), resources: "pods,configmaps,wells.example.com",
+		reason: fleet.TypeRemoved, alert: "WatershedTypeRemoved", config: straight("reader"),
+		resources: "pods,configmaps,wells.example.com",
 		begin: func(t *testing.T, k *kubetest.Cluster) {
 			if out, err := k.Kubectl(t.Context(), "delete", "crd", "wells.example.com"); err != nil {
 				t.Fatal(out, err)
 			}
 		},
 	},
-	"slow":     {reason: fleet.Slow, alert: "WatershedSlow", config: through(front{delay: 2200 * time.Millisecond})},
-	"flapping": {reason: fleet.Flapping, alert: "WatershedFlapping", config: through(front{watches: 400 * time.Millisecond, breaks: &breaks})},
-	"name-taken": {reason: fleet.NameTaken, alert: "WatershedNameTaken", config: straight("reader"), args: func(t *testing.T, k *kubetest.Cluster) []string {
-		dir := t.TempDir()
-		commandtest.WriteConfigs(t, filepath.Join(dir, "one.yaml"), map[string]*rest.Config{"any": k.Proxy(t).Config(k.Config())})
-		return []string{"--kubeconfig-dir", dir}
-	}},
-	"cluster-is-newer": {reason: fleet.ClusterIsNewer, alert: "WatershedClusterIsNewer", config: through(front{change: func(r *http.Response) error {
-		if r.Request.URL.Path != "/version" {
+	"slow": {reason: fleet.Slow, alert: "WatershedSlow", config: through(front{delay: 2200 * time.Millisecond})},
+	"flapping": {
+		reason: fleet.Flapping,
+		alert:  "WatershedFlapping",
+		config: through(front{watches: 400 * time.Millisecond, breaks: &breaks}),
+	},
+	"name-taken": {reason: fleet.NameTaken, alert: "WatershedNameTaken", config: straight("reader"),
+		args: func(t *testing.T, k *kubetest.Cluster) []string {
+			dir := t.TempDir()
+			commandtest.WriteConfigs(t, filepath.Join(dir, "one.yaml"),
+				map[string]*rest.Config{"any": k.Proxy(t).Config(k.Config())})
+			return []string{"--kubeconfig-dir", dir}
+		}},
+	"cluster-is-newer": {reason: fleet.ClusterIsNewer, alert: "WatershedClusterIsNewer",
+		config: through(front{change: func(r *http.Response) error {
+			if r.Request.URL.Path != "/version" {
+				return nil
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return err
+			}
+			body = regexp.MustCompile(`"gitVersion": "[^"]*"`).ReplaceAll(body, []byte(`"gitVersion": "v1.99.0"`))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 			return nil
-		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return err
-		}
-		body = regexp.MustCompile(`"gitVersion": "[^"]*"`).ReplaceAll(body, []byte(`"gitVersion": "v1.99.0"`))
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		r.Header.Set("Content-Length", fmt.Sprint(len(body)))
-		return nil
-	}})},
+		}})},
 }
 
 // TestTroubles compares what check and status print about ten kinds of trouble with the
@@ -111,15 +124,23 @@ var troubles = map[string]trouble{
 func TestTroubles(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "real", Users: []kubetest.User{{Name: "reader"}, {Name: "narrow"}}})
 	reads := func(resources ...string) []rbacv1.PolicyRule {
-		return []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: resources}}
+		return []rbacv1.PolicyRule{
+			{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: resources},
+		}
 	}
-	reviews := rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"*"}, Resources: []string{"tokenreviews", "subjectaccessreviews"}}
+	reviews := rbacv1.PolicyRule{
+		Verbs:     []string{"create"},
+		APIGroups: []string{"*"},
+		Resources: []string{"tokenreviews", "subjectaccessreviews"},
+	}
 	expect.NoError(t, k.Grant(t.Context(), "reader", "", append(reads("*"), reviews)...))
-	expect.NoError(t, k.Grant(t.Context(), "narrow", "", append(reads("pods", "namespaces", "customresourcedefinitions", "apiservices"), reviews)...))
+	expect.NoError(t, k.Grant(t.Context(), "narrow", "",
+		append(reads("pods", "namespaces", "customresourcedefinitions", "apiservices"), reviews)...))
 	if out, err := k.KubectlInput(t.Context(), definition, "apply", "-f", "-"); err != nil {
 		t.Fatal(out, err)
 	}
-	if out, err := k.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/wells.example.com", "--timeout=30s"); err != nil {
+	if out, err := k.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/wells.example.com",
+		"--timeout=30s"); err != nil {
 		t.Fatal(out, err)
 	}
 	breaks.Store(true)
@@ -139,7 +160,8 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 		resources = "pods,configmaps"
 	}
 	args := []string{
-		"--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(t.TempDir(), "config"), map[string]*rest.Config{"one": kind.config(t, k)}),
+		"--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(t.TempDir(), "config"),
+			map[string]*rest.Config{"one": kind.config(t, k)}),
 		"--resources", resources,
 	}
 	if kind.args != nil {
@@ -161,7 +183,8 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 		breaks.Store(false)
 	}
 	expect.Eventually(t, 30*time.Second, func() (err error) {
-		if status, err = command(t.Context(), "status", "--state-dir", s.Path); err == nil && kind.reason == fleet.Flapping && !strings.Contains(status, " live ") {
+		if status, err = command(t.Context(), "status", "--state-dir", s.Path); err == nil &&
+			kind.reason == fleet.Flapping && !strings.Contains(status, " live ") {
 			err = errors.New(status)
 		}
 		return err
@@ -175,7 +198,8 @@ func testTrouble(t *testing.T, k *kubetest.Cluster, name string, kind trouble) {
 		breaks.Store(true)
 	}
 	check, err := command(t.Context(), append([]string{"check", "--observe", "1s"}, args...)...)
-	if failed := strings.Contains(check, "FAIL"); failed != (err != nil && strings.HasPrefix(err.Error(), "checks failed")) {
+	if failed := strings.Contains(check,
+		"FAIL"); failed != (err != nil && strings.HasPrefix(err.Error(), "checks failed")) {
 		t.Errorf("check returns %v for\n%s", err, check)
 	}
 	golden(t, name+".check", check)
@@ -219,7 +243,10 @@ var masks = []struct {
 	{regexp.MustCompile(`\b(1h59m5\ds|2h0m0s)\b`), "2h0m0s"},
 	{regexp.MustCompile(`broke \d+ times`), "broke N times"},
 	// The reflector reads the state with a list or a stream, in turns.
-	{regexp.MustCompile(`(stream: watch|list: list) (.*) cannot (watch|list) resource`), "list: list $2 cannot list resource"},
+	{
+		regexp.MustCompile(`(stream: watch|list: list) (.*) cannot (watch|list) resource`),
+		"list: list $2 cannot list resource",
+	},
 	{regexp.MustCompile(`\d+ objects? in [\d.]+[KMG]?i?`), "N objects in SIZE"},
 	{regexp.MustCompile(`process: [\d.]+[KMG]?i?`), "process: SIZE"},
 	// The columns OBJECTS, MEMORY, READERS, HEARD and STALE of the table.

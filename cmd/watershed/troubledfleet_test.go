@@ -60,15 +60,20 @@ func reviewing(t *testing.T, cluster *rest.Config, has disturbance) *rest.Config
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(cluster.CAData)
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: cluster.ServerName}, ForceAttemptHTTP2: true},
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: trusted, ServerName: cluster.ServerName},
+			ForceAttemptHTTP2: true,
+		},
 		FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case has != nil && has(w, r):
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
-			writeJSON(w, http.StatusCreated, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}})
+			writeJSON(w, http.StatusCreated, &authorizationv1.SelfSubjectAccessReview{
+				Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true},
+			})
 		default:
 			proxy.ServeHTTP(w, r)
 		}
@@ -115,27 +120,38 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 	large, err := simulated.New(&simulated.Options{Clusters: 1, Pods: 900, Seed: 1})
 	expect.NoError(t, err)
 	t.Cleanup(large.Close)
-	unauthorized, distrusted := reviewing(t, small.Cluster(3).Config(), nil), reviewing(t, small.Cluster(4).Config(), nil)
+	unauthorized, distrusted := reviewing(t, small.Cluster(3).Config(), nil),
+		reviewing(t, small.Cluster(4).Config(), nil)
 	unauthorized.BearerToken = "wrong"
 	distrusted.CAData = small.Cluster(5).Config().CAData
-	incomplete := &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CertFile: "/nonexistent/cert", KeyFile: "/nonexistent/key"}}
+	incomplete := &rest.Config{
+		Host:            "https://127.0.0.1:1",
+		TLSClientConfig: rest.TLSClientConfig{CertFile: "/nonexistent/cert", KeyFile: "/nonexistent/key"},
+	}
 	namespaces := schema.GroupResource{Resource: "namespaces"}
 	configs := map[string]*rest.Config{
 		"good": reviewing(t, small.Cluster(0).Config(), nil), "other": reviewing(t, small.Cluster(1).Config(), nil),
-		"forbidding":   reviewing(t, small.Cluster(2).Config(), refuse("namespaces", apierrors.NewForbidden(namespaces, "", nil))),
-		"unauthorized": unauthorized, "distrusted": distrusted, "unreachable": {Host: "https://127.0.0.1:1"}, "incomplete": incomplete,
-		"failing": reviewing(t, small.Cluster(6).Config(), refuse("namespaces", apierrors.NewInternalError(io.ErrUnexpectedEOF))),
-		"large":   reviewing(t, large.Cluster(0).Config(), nil),
+		"forbidding": reviewing(t, small.Cluster(2).Config(),
+			refuse("namespaces", apierrors.NewForbidden(namespaces, "", nil))),
+		"unauthorized": unauthorized, "distrusted": distrusted, "unreachable": {Host: "https://127.0.0.1:1"},
+		"incomplete": incomplete,
+		"failing": reviewing(t, small.Cluster(6).Config(),
+			refuse("namespaces", apierrors.NewInternalError(io.ErrUnexpectedEOF))),
+		"large": reviewing(t, large.Cluster(0).Config(), nil),
 	}
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) }) // serve sets that of the process
 	dir := t.TempDir()
 	s := &state.Dir{Path: filepath.Join(dir, "state")}
-	log, _ := startServe(t, s, "--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600",
-		"--verify-every", "2s", "--memory-limit", "16384", "--tracing-endpoint", "http://127.0.0.1:1", "--tracing-sampling-rate-per-million", "1000000", "--audit-log", filepath.Join(dir, "audit.log"),
+	log, _ := startServe(t, s, "--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(dir, "kubeconfig"), configs),
+		"--metrics-listen", "127.0.0.1:0", "--max-cluster-objects", "600",
+		"--verify-every", "2s", "--memory-limit", "16384", "--tracing-endpoint", "http://127.0.0.1:1",
+		"--tracing-sampling-rate-per-million", "1000000", "--audit-log", filepath.Join(dir, "audit.log"),
 		"--data-dir", filepath.Join(dir, "data"))
 	w := &troubledFleet{t: t, clusters: small, troubles: map[string]string{
-		"unauthorized": "WatershedCredentialsRefused", "distrusted": "WatershedCertificateRefused", "unreachable": "WatershedClusterUnreachable",
-		"forbidding": "WatershedResourceForbidden", "failing": "WatershedResourceStale", "large": "WatershedLimitExceeded", "incomplete": "WatershedAnotherCluster",
+		"unauthorized": "WatershedCredentialsRefused", "distrusted": "WatershedCertificateRefused",
+		"unreachable": "WatershedClusterUnreachable",
+		"forbidding":  "WatershedResourceForbidden", "failing": "WatershedResourceStale",
+		"large": "WatershedLimitExceeded", "incomplete": "WatershedAnotherCluster",
 	}}
 	w.metrics = metricsAddress(t, log)
 	k := printedKubeconfig(t, s)
@@ -146,7 +162,9 @@ func newTroubledFleet(t *testing.T) *troubledFleet {
 		trusted.AppendCertsFromPEM(c.CertificateAuthorityData)
 		w.url = c.Server[:strings.Index(c.Server[len("https://"):], "/")+len("https://")]
 	}
-	w.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}
+	w.client = &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true},
+	}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
 }
@@ -191,8 +209,10 @@ func (w *troubledFleet) load(ctx context.Context) (stop func()) {
 	running.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
 			for _, path := range []string{
-				"/clusters/good/api/v1/pods", "/clusters/other/api/v1/pods?limit=5", "/clusters/good/api/v1/namespaces/none/pods/none", "/fleet/api/v1/pods?limit=3",
-				"/clusters/unreachable/api/v1/pods", "/clusters/good/api/v1/made-up-resource", "/clusters/good/apis", "/readyz",
+				"/clusters/good/api/v1/pods", "/clusters/other/api/v1/pods?limit=5",
+				"/clusters/good/api/v1/namespaces/none/pods/none", "/fleet/api/v1/pods?limit=3",
+				"/clusters/unreachable/api/v1/pods", "/clusters/good/api/v1/made-up-resource", "/clusters/good/apis",
+				"/readyz",
 			} {
 				_, _, _ = w.get(ctx, path)
 			}

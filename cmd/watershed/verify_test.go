@@ -49,7 +49,8 @@ func newPartial(t *testing.T, c *simulated.Cluster) *partial {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Header.Del("Authorization") // the transport adds that of the cluster
-			if r.In.URL.Query().Get("resourceVersionMatch") == "Exact" && r.In.URL.Path == "/api/v1/pods" && p.hidden.Load() != 0 {
+			if r.In.URL.Query().Get("resourceVersionMatch") == "Exact" && r.In.URL.Path == "/api/v1/pods" &&
+				p.hidden.Load() != 0 {
 				p.hidden.Add(-1)
 				r.Out.URL.Path = "/api/v1/namespaces/" + c.Pod(0).Namespace + "/pods"
 			}
@@ -91,12 +92,15 @@ func TestVerify(t *testing.T) {
 	})
 
 	out, err := verify()
-	if err != nil || !regexp.MustCompile(`(?m)^good +pods +\d+ +200 +\S+ +none$`).MatchString(out) || !strings.Contains(out, "no divergence") {
+	if err != nil || !regexp.MustCompile(`(?m)^good +pods +\d+ +200 +\S+ +none$`).MatchString(out) ||
+		!strings.Contains(out, "no divergence") {
 		t.Errorf("verify prints %v\n%s", err, out)
 	}
 	bad.hidden.Store(-1)
 	out, err = verify("--cluster", "bad", "--cluster", "good", "--resource", "pods", "--repair")
-	if err == nil || !strings.Contains(err.Error(), "in 1 of 2 copies") || !regexp.MustCompile(`(?m)^bad +pods .* (\d+) extra, (\d+) left after the repair\n +extra .*copy \d+\)$`).MatchString(out) {
+	if err == nil || !strings.Contains(err.Error(), "in 1 of 2 copies") ||
+		!regexp.MustCompile(`(?m)^bad +pods .* (\d+) extra, (\d+) left after the repair\n +extra .*copy \d+\)$`).
+			MatchString(out) {
 		t.Errorf("verify of a copy that differs prints %v\n%s", err, out)
 	}
 	if strings.Contains(out, "namespaces") || !strings.Contains(out, "more\n") {
@@ -108,7 +112,8 @@ func TestVerify(t *testing.T) {
 	if json.Unmarshal([]byte(out), &status) != nil || err == nil || len(status.Results) != 1 {
 		t.Fatalf("verify as JSON prints %v\n%s", err, out)
 	}
-	if r := status.Results[0]; r.Remaining == nil || *r.Remaining != 0 || r.Diverged() == 0 || len(r.Examples) != 20 || r.Cluster != "bad" || r.Version == "" {
+	if r := status.Results[0]; r.Remaining == nil || *r.Remaining != 0 || r.Diverged() == 0 || len(r.Examples) != 20 ||
+		r.Cluster != "bad" || r.Version == "" {
 		t.Errorf("the result is %+v", r)
 	}
 	for want, args := range map[string][]string{
@@ -122,7 +127,8 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%v: %v, want something about %s", args, err, want)
 		}
 	}
-	if _, err := command(t.Context(), "verify", "--kubeconfig", partialConfig(t, map[string]*partial{"good": good}), "--context", "good"); err == nil || !strings.Contains(err.Error(), "/fleet") {
+	if _, err := command(t.Context(), "verify", "--kubeconfig", partialConfig(t, map[string]*partial{"good": good}),
+		"--context", "good"); err == nil || !strings.Contains(err.Error(), "/fleet") {
 		t.Errorf("a context of a cluster: %v", err)
 	}
 }
@@ -134,14 +140,17 @@ func TestVerify_contextOfTheFleet(t *testing.T) {
 	expect.NoError(t, err)
 	t.Cleanup(sim.Close)
 	s := &state.Dir{Path: t.TempDir()}
-	startServe(t, s, "--kubeconfig", partialConfig(t, map[string]*partial{"one": newPartial(t, sim.Cluster(0))}), "--verify-every", "300ms")
+	startServe(t, s, "--kubeconfig", partialConfig(t, map[string]*partial{"one": newPartial(t, sim.Cluster(0))}),
+		"--verify-every", "300ms")
 	path := filepath.Join(t.TempDir(), "replica.yaml")
 	if out, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path, "--write", path); err != nil {
 		t.Fatal(out, err)
 	}
 	expect.Soon(t, "the copy was verified", func() bool {
-		out, err := command(t.Context(), "verify", "--kubeconfig", path, "--context", "watershed-fleet", "--resource", "pods")
-		if err != nil && !strings.Contains(err.Error(), "no selected cluster") && !strings.Contains(err.Error(), "has not answered yet") && !strings.Contains(err.Error(), "not compared") {
+		out, err := command(t.Context(), "verify", "--kubeconfig", path, "--context", "watershed-fleet", "--resource",
+			"pods")
+		if err != nil && !strings.Contains(err.Error(), "no selected cluster") &&
+			!strings.Contains(err.Error(), "has not answered yet") && !strings.Contains(err.Error(), "not compared") {
 			t.Fatal(out, err)
 		}
 		return err == nil && strings.Contains(out, fmt.Sprint(100))
@@ -156,13 +165,15 @@ func TestVerify_reportsWhatWasNeverRead(t *testing.T) {
 	t.Cleanup(sim.Close)
 	namespaces := schema.GroupResource{Resource: "namespaces"}
 	configs := map[string]*rest.Config{
-		"good":        reviewing(t, sim.Cluster(0).Config(), nil),
-		"forbidding":  reviewing(t, sim.Cluster(1).Config(), refuse("namespaces", apierrors.NewForbidden(namespaces, "", nil))),
+		"good": reviewing(t, sim.Cluster(0).Config(), nil),
+		"forbidding": reviewing(t, sim.Cluster(1).Config(),
+			refuse("namespaces", apierrors.NewForbidden(namespaces, "", nil))),
 		"unreachable": {Host: "https://127.0.0.1:1"},
 	}
 	dir := t.TempDir()
 	s := &state.Dir{Path: filepath.Join(dir, "state")}
-	startServe(t, s, "--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(dir, "kubeconfig"), configs), "--resources", "pods,namespaces")
+	startServe(t, s, "--kubeconfig", commandtest.WriteConfigs(t, filepath.Join(dir, "kubeconfig"), configs),
+		"--resources", "pods,namespaces")
 	verify := func(args ...string) (string, error) {
 		return command(t.Context(), append([]string{"verify", "--state-dir", s.Path}, args...)...)
 	}
@@ -171,12 +182,20 @@ func TestVerify_reportsWhatWasNeverRead(t *testing.T) {
 		out, err = verify()
 		return err != nil && strings.HasSuffix(err.Error(), "2 of 5 copies not compared")
 	})
-	for _, want := range []string{`(?m)^good +namespaces .* none$`, `(?m)^forbidding +pods .* none$`, `(?m)^forbidding +namespaces .* not compared: .*not synced yet: .*forbidden`, `(?m)^unreachable +\* .* not compared: .*refused`} {
+	for _, want := range []string{
+		`(?m)^good +namespaces .* none$`, `(?m)^forbidding +pods .* none$`,
+		`(?m)^forbidding +namespaces .* not compared: .*not synced yet: .*forbidden`,
+		`(?m)^unreachable +\* .* not compared: .*refused`,
+	} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("verify prints %v\n%s\nwant %s", err, out, want)
 		}
 	}
-	for _, args := range [][]string{{"--cluster", "unreachable"}, {"--cluster", "unreachable", "--resource", "pods"}, {"--cluster", "forbidding", "--resource", "namespaces", "-o", "json"}} {
+	for _, args := range [][]string{
+		{"--cluster", "unreachable"},
+		{"--cluster", "unreachable", "--resource", "pods"},
+		{"--cluster", "forbidding", "--resource", "namespaces", "-o", "json"},
+	} {
 		if _, err := verify(args...); err == nil || !strings.HasSuffix(err.Error(), "1 of 1 copy not compared") {
 			t.Errorf("verify %v: %v", args, err)
 		}

@@ -60,7 +60,9 @@ var churnTrial = harness.Trial[churnReading]{
 			Runs: 3, Measure: measureChurn(churnTyped(watershed.Packed)),
 		},
 		{
-			Name: "ours packed keys", Bar: harness.Bar{Name: "Watershed, packed, keys only", Colour: harness.ColourOurs},
+			Name: "ours packed keys", Bar: harness.Bar{
+				Name: "Watershed, packed, keys only", Colour: harness.ColourOurs,
+			},
 			Runs: 3, Measure: measureChurn(churnKeys),
 		},
 		{
@@ -127,7 +129,8 @@ func benchChurn(out io.Writer) error {
 		Columns: []string{"reader"},
 		Figure:  harness.Figure{Title: size.String()},
 		Summary: fmt.Sprintf("churn: p99-ms ours=%.1f client-go=%.1f cpu ours=%.2f client-go=%.2f heap-growth=%.1f",
-			harness.InMilliseconds(ours.P99), harness.InMilliseconds(theirs.P99), ours.CPU, theirs.CPU, ours.growth()/1e6),
+			harness.InMilliseconds(ours.P99), harness.InMilliseconds(theirs.P99), ours.CPU, theirs.CPU,
+			ours.growth()/1e6),
 	}
 	type reading = churnReading
 	harness.AddRows(r, churnTrial.Rows(median),
@@ -231,13 +234,16 @@ type churnReader func(ctx context.Context, body io.Reader, n int, received func(
 // churnTyped returns a reader with our informer and a handler of typed values.
 func churnTyped(memory watershed.Memory) churnReader {
 	return func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-		return churnWith(ctx, newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{Memory: memory}), n, received)
+		return churnWith(ctx, newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{Memory: memory}), n,
+			received)
 	}
 }
 
 // churnWith reads with an informer and a handler of typed values.
 func churnWith(ctx context.Context, i *watershed.Informer[*corev1.Pod], n int, received func(uint64)) error {
-	reg := i.Handle(watershed.Handler[*corev1.Pod]{Update: func(old, now *corev1.Pod) { received(comparePods(old, now)) }})
+	reg := i.Handle(watershed.Handler[*corev1.Pod]{
+		Update: func(old, now *corev1.Pod) { received(comparePods(old, now)) },
+	})
 	go func() { _ = i.Run(ctx) }() // lives as long as the process
 	select {
 	case <-reg.Synced():
@@ -322,7 +328,9 @@ func (s *churnSource) Close() error { return nil }
 func newChurnClientGo(body io.Reader, indexers cache.Indexers) cache.SharedIndexInformer {
 	var begun atomic.Bool
 	lw := &cache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (k8sruntime.Object, error) { return nil, errOnce },
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (k8sruntime.Object, error) {
+			return nil, errOnce
+		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			if begun.Swap(true) {
 				return nil, errOnce

@@ -49,7 +49,8 @@ func benchDisk(out io.Writer) error {
 	}
 	without, with := median["memory only"], median["with files"]
 	r := &harness.Report{
-		Heading: fmt.Sprintf("%v, %d s, one packed informer with a handler; %s", size, size.seconds, diskTrial.Repetitions()),
+		Heading: fmt.Sprintf("%v, %d s, one packed informer with a handler; %s", size, size.seconds,
+			diskTrial.Repetitions()),
 		Columns: []string{"objects are kept in"},
 		Summary: fmt.Sprintf("disk: cpu=%.2f write-amplification=%.2f p99-ratio=%.2f",
 			with.CPU-without.CPU, with.Written/with.Logical, with.P99.Seconds()/without.P99.Seconds()),
@@ -86,8 +87,12 @@ func measureDisk(stored bool) func(context.Context) (diskReading, error) {
 		d := files.Directory
 		var i *watershed.Informer[*corev1.Pod]
 		var before disk.Stats
-		r.churnReading, err = measureChurn(func(ctx context.Context, body io.Reader, n int, received func(uint64)) error {
-			i = newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{Memory: watershed.Packed, Hooks: engine.Hooks{Stored: churnFiles(d)}})
+		r.churnReading, err = measureChurn(func(ctx context.Context, body io.Reader, n int,
+			received func(uint64)) error {
+			i = newChurnInformer(body, &watershed.SourceOptions[*corev1.Pod]{
+				Memory: watershed.Packed,
+				Hooks:  engine.Hooks{Stored: churnFiles(d)},
+			})
 			err := churnWith(ctx, i, n, received)
 			before = d.Stats()
 			return err

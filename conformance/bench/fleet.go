@@ -350,12 +350,14 @@ func fleetReport(pods int, readings []fleetReading) *harness.Report {
 	r := &harness.Report{
 		Name: "fleet",
 		Heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, "+
-			"everything else kept and packed; one process of %d GiB at most, one run each.", harness.Whole(float64(pods)), fleetMemory>>30),
+			"everything else kept and packed; one process of %d GiB at most, one run each.",
+			harness.Whole(float64(pods)), fleetMemory>>30),
 		Columns: []string{"clusters"},
 		Figure:  harness.Figure{Title: "Growth of a fleet: flat is linear"},
 		Summary: fmt.Sprintf("fleet: clusters=%d objects=%d bytes/object=%.0f "+
 			"goroutines/resource=%.2f sync-cpu-us/object=%.1f",
-			last.Clusters, last.Objects, float64(bytes)/float64(last.Objects), last.perResource(), last.perObject(last.CPU)),
+			last.Clusters, last.Objects, float64(bytes)/float64(last.Objects), last.perResource(),
+			last.perObject(last.CPU)),
 	}
 	type reading = fleetReading
 	var rows []harness.Row[reading]

@@ -85,13 +85,17 @@ func restartFleet(out io.Writer, opts simulated.Options) error {
 			return err
 		}
 	}
-	without, with, wanted := starts["without files"], starts["with files"], starts["read from the start on"]
+	without := starts["without files"]
+	with := starts["with files"]
+	wanted := starts["read from the start on"]
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%d clusters, %d objects, %.0f MB of files", with.Clusters, with.Objects, with.Files/1e6),
 		Columns: []string{"start"},
-		Summary: fmt.Sprintf("A cluster that is read from the start on, the last one by name, is readable after %.2f s.\n\n"+
+		Summary: fmt.Sprintf("A cluster that is read from the start on, the last one by name, is readable after %.2f "+
+			"s.\n\n"+
 			"fleetrestart: first-ms=%.0f wanted-ms=%.0f all-s=%.1f live-s=%.1f lists=%d memory-ratio=%.2f",
-			wanted.Wanted.Seconds(), harness.InMilliseconds(with.First), harness.InMilliseconds(wanted.Wanted), with.All.Seconds(), with.Live.Seconds(),
+			wanted.Wanted.Seconds(), harness.InMilliseconds(with.First), harness.InMilliseconds(wanted.Wanted),
+			with.All.Seconds(), with.Live.Seconds(),
 			with.Lists, float64(with.Memory.Bytes)/float64(without.Memory.Bytes)),
 	}
 	type reading = fleetStart
@@ -101,7 +105,9 @@ func restartFleet(out io.Writer, opts simulated.Options) error {
 		harness.Col("all current, s", "%.1f", func(r reading) float64 { return r.Live.Seconds() }),
 		harness.Col("CPU, s", "%.1f", func(r reading) float64 { return r.CPU.Seconds() }),
 		harness.Col("lists", "%.0f", func(r reading) uint64 { return r.Lists }),
-		harness.Col("bytes per object", "%.0f", func(r reading) int64 { return r.Memory.Bytes / int64(max(r.Objects, 1)) }),
+		harness.Col("bytes per object", "%.0f", func(r reading) int64 {
+			return r.Memory.Bytes / int64(max(r.Objects, 1))
+		}),
 		harness.Col("RSS, MB", "%.0f", func(r reading) int64 { return r.Memory.RSS / 1e6 }),
 	)
 	return r.Write(out)

@@ -41,14 +41,17 @@ func benchHeap(out io.Writer) error { return heapTrial.RunWithPods(out, 30_000, 
 func heapReport(c *harness.Cluster, median map[string]heapReading) *harness.Report {
 	n := float64(c.Pods)
 	perPod := func(name string) float64 { return float64(median[name].Settled.Heap) / n }
-	ours, theirs, dynamic := perPod("ours packed"), perPod("client-go"), perPod("dynamic")
+	ours := perPod("ours packed")
+	theirs := perPod("client-go")
+	dynamic := perPod("dynamic")
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%s pods from kube-apiserver, everything kept, "+
 			"each reader in a process of its own; %s, of dynamic one.",
 			harness.Whole(n), heapTrial.Repetitions()),
 		Columns: []string{"reader"},
 		Figure:  harness.Figure{Title: fmt.Sprintf("Memory of %s pods", harness.Whole(n))},
-		Summary: fmt.Sprintf("heap: bytes/object ours=%.0f client-go=%.0f dynamic=%.0f vs-client-go=%.2f vs-dynamic=%.2f",
+		Summary: fmt.Sprintf("heap: bytes/object ours=%.0f client-go=%.0f dynamic=%.0f vs-client-go=%.2f "+
+			"vs-dynamic=%.2f",
 			ours, theirs, dynamic, theirs/ours, dynamic/ours),
 	}
 	type reading = harness.Footprint
@@ -56,8 +59,14 @@ func heapReport(c *harness.Cluster, median map[string]heapReading) *harness.Repo
 	harness.AddRows(r, []harness.Row[reading]{
 		{Bar: harness.Bar{Name: "Watershed, packed, settled", Colour: harness.ColourOurs}, Reading: packed.Settled},
 		{Bar: harness.Bar{Name: "Watershed, packed, just synced", Colour: harness.ColourOurs}, Reading: packed.Synced},
-		{Bar: harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale}, Reading: median["ours fast"].Settled},
-		{Bar: harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo}, Reading: median["client-go"].Settled},
+		{
+			Bar:     harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale},
+			Reading: median["ours fast"].Settled,
+		},
+		{
+			Bar:     harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo},
+			Reading: median["client-go"].Settled,
+		},
 		{Bar: harness.Bar{Name: "client-go, dynamic", Colour: harness.ColourOther}, Reading: median["dynamic"].Settled},
 	},
 		harness.Col("bytes per pod", harness.Grouped, func(f reading) float64 { return float64(f.Heap) / n },

@@ -84,8 +84,10 @@ func (b *listBench) run(ctx context.Context, out io.Writer) error {
 	if err := b.changing(ctx, r); err != nil {
 		return err
 	}
-	r.Heading += fmt.Sprintf(" %d clients that list everything in JSON at once, each reading at %d MB/s at most: %s; %s.",
-		listSlowClients.Clients, listSlowClients.Rate>>20, slowText("Watershed", ours), slowText("kube-apiserver", theirs))
+	r.Heading += fmt.Sprintf(" %d clients that list everything in JSON at once, each reading at %d MB/s at most: %s; "+
+		"%s.",
+		listSlowClients.Clients, listSlowClients.Rate>>20, slowText("Watershed", ours),
+		slowText("kube-apiserver", theirs))
 	r.Figure = listFigure(b.Pods, readings)
 	x := func(name string) string {
 		return harness.Ratio(readings[name].ours.Each(), readings[name].kube.Each()) + "x"
@@ -118,7 +120,9 @@ func listQueries(w kubetest.Workload, n int) []harness.Query {
 		gets.Paths = append(gets.Paths, "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+"?pretty=false")
 	}
 	gets.Items = len(gets.Paths)
-	perNamespace, perComponent, perApp := map[string]int{}, map[string]int{}, map[string]int{}
+	perNamespace := map[string]int{}
+	perComponent := map[string]int{}
+	perApp := map[string]int{}
 	for i := range n {
 		pod := w.Pod(i)
 		perNamespace[pod.Namespace]++
@@ -178,9 +182,13 @@ func (r listReading) addTo(report *harness.Report, name string) {
 		harness.Col("net/http / Watershed", "%.2f", ifBare(reading.ofBare)),
 		harness.Col("MB, kube-apiserver", harness.Digits3, func(r reading) float64 { return r.kube.Megabytes() }),
 		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return r.ours.Megabytes() }),
-		harness.Col("requests/s, kube-apiserver", harness.Digits3, func(r reading) float64 { return r.kube.PerSecond() }),
+		harness.Col("requests/s, kube-apiserver", harness.Digits3, func(r reading) float64 {
+			return r.kube.PerSecond()
+		}),
 		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return r.ours.PerSecond() }),
-		harness.Col("the first, kube-apiserver", harness.Digits3, ifBare(func(r reading) float64 { return ms(r.kube.Cold) })),
+		harness.Col("the first, kube-apiserver", harness.Digits3, ifBare(func(r reading) float64 {
+			return ms(r.kube.Cold)
+		})),
 		harness.Col("Watershed", harness.Digits3, ifBare(func(r reading) float64 { return ms(r.ours.Cold) })),
 	)
 }

@@ -86,7 +86,9 @@ func benchOverhead(out io.Writer) error {
 	b.servers = append(b.servers, &overheadServer{name: "off", opts: harness.ReplicaOptions{Binary: binary}})
 	for _, rate := range []struct{ name, perMillion string }{{"1 %", "10000"}, {"100 %", "1000000"}} {
 		b.servers = append(b.servers, &overheadServer{name: rate.name, opts: harness.ReplicaOptions{
-			Binary: binary, Flags: []string{"--tracing-endpoint", collector.URL, "--tracing-sampling-rate-per-million", rate.perMillion},
+			Binary: binary, Flags: []string{
+				"--tracing-endpoint", collector.URL, "--tracing-sampling-rate-per-million", rate.perMillion,
+			},
 		}})
 	}
 	if b.Cluster, err = harness.StartCluster(ctx, overheadPods); err != nil {
@@ -161,7 +163,9 @@ func (b *overheadBench) watch(ctx context.Context) error {
 	}
 	watchers := make([]*harness.Watchers, len(b.servers))
 	for i, s := range b.servers {
-		if watchers[i], err = harness.StartWatchers(ctx, harness.WatchTask{At: s.server.Address(), Watchers: overheadWatchers, Streams: 1}); err != nil {
+		if watchers[i], err = harness.StartWatchers(ctx, harness.WatchTask{
+			At: s.server.Address(), Watchers: overheadWatchers, Streams: 1,
+		}); err != nil {
 			return err
 		}
 		defer watchers[i].Close()
@@ -205,13 +209,15 @@ func (b *overheadBench) add(operation string, s *overheadServer, cost time.Durat
 // print prints the median of each operation and server, and the median of its ratios to the
 // first server in the same round, with the least and the greatest one.
 func (b *overheadBench) print(out io.Writer) {
-	fmt.Fprintf(out, "processor time of one operation, medians of %d rounds of %s, %d pods; in brackets the ratio to %q (least to greatest)\n", b.rounds, b.each, b.Pods, b.servers[0].name)
+	fmt.Fprintf(out, "processor time of one operation, medians of %d rounds of %s, %d pods; in brackets the ratio to "+
+		"%q (least to greatest)\n", b.rounds, b.each, b.Pods, b.servers[0].name)
 	for _, name := range b.names {
 		var line []string
 		first := b.costs[name][b.servers[0]]
 		for i, s := range b.servers {
 			costs := b.costs[name][s]
-			text := fmt.Sprintf("%s %s", s.name, harness.Median(slices.Clone(costs), time.Duration.Seconds).Round(time.Microsecond))
+			text := fmt.Sprintf("%s %s", s.name,
+				harness.Median(slices.Clone(costs), time.Duration.Seconds).Round(time.Microsecond))
 			if i > 0 {
 				var ratios []float64
 				for k, c := range costs {

@@ -34,7 +34,8 @@ func (r relistReading) ratio() float64 { return float64(r.Peak) / float64(r.Stea
 // relister starts an informer with a handler that counts updates, and returns when it
 // has synced. progress returns how many complete states the informer has read, and
 // whether it has nothing left to do.
-type relister func(ctx context.Context, cfg *rest.Config, updates *atomic.Int64) (progress func() (states int64, idle bool), err error)
+type relister func(ctx context.Context, cfg *rest.Config,
+	updates *atomic.Int64) (progress func() (states int64, idle bool), err error)
 
 var relistTrial = harness.Trial[relistReading]{
 	Name: "relist",
@@ -69,7 +70,8 @@ func relistReport(c *harness.Cluster, median map[string]relistReading) *harness.
 	ours, theirs := median["ours packed"], median["client-go"]
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%s pods, one handler; the watch expires, everything is read again, nothing has changed. "+
-			"Live heap as collections find it, one after the other while it lasts; %s.", pods, relistTrial.Repetitions()),
+			"Live heap as collections find it, one after the other while it lasts; %s.", pods,
+			relistTrial.Repetitions()),
 		Columns: []string{"reader"},
 		Figure:  harness.Figure{Title: fmt.Sprintf("A relist of %s pods that have not changed", pods)},
 		Summary: fmt.Sprintf("relist: peak ours=%.2f client-go=%.2f updates ours=%d client-go=%d",

@@ -53,15 +53,20 @@ type restartReading struct {
 
 // benchRestart measures the time until 100,000 pods can be read after a restart.
 func benchRestart(out io.Writer) error {
-	return harness.WithFolder(restartFolder, func() error { return restartTrial.RunWithPods(out, 100_000, restartReport) })
+	return harness.WithFolder(restartFolder, func() error {
+		return restartTrial.RunWithPods(out, 100_000, restartReport)
+	})
 }
 
 // restartReport returns the report.
 func restartReport(c *harness.Cluster, median map[string]restartReading) *harness.Report {
-	ours, cold, theirs := median["ours, stored"], median["ours, cold"], median["client-go"]
+	ours := median["ours, stored"]
+	cold := median["ours, cold"]
+	theirs := median["client-go"]
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%d pods of kube-apiserver, of which %d have changed since the stored state; "+
-			"each reader in a process of its own, times since it was executed; the median of several", c.Pods, restartChanges),
+			"each reader in a process of its own, times since it was executed; the median of several", c.Pods,
+			restartChanges),
 		Columns: []string{"reader"},
 		Summary: fmt.Sprintf("restart: ready-ms ours=%d cold=%d client-go=%d live-ms ours=%d "+
 			"upstream-bytes ours=%d client-go=%d lists=%d",
@@ -99,7 +104,9 @@ func restartCold(ctx context.Context, cfg *rest.Config, pods int) (restartReadin
 }
 
 // restartOurs reads with an informer, and returns when it has ended.
-func restartOurs(ctx context.Context, cfg *rest.Config, pods int, opts *watershed.Options[*corev1.Pod]) (r restartReading, err error) {
+func restartOurs(
+	ctx context.Context, cfg *rest.Config, pods int, opts *watershed.Options[*corev1.Pod],
+) (r restartReading, err error) {
 	traffic := &kube.Traffic{}
 	cluster, err := kube.FromConfig(cfg, &kube.Options{Traffic: traffic})
 	if err != nil {
@@ -193,7 +200,8 @@ func changePods(ctx context.Context, cfg *rest.Config) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"changed":"%d"}}}`, time.Now().UnixNano())
 	for i := range some.Items {
 		p := &some.Items[i]
-		if _, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}

@@ -112,12 +112,14 @@ func secretsReport(n int, mine, theirs []surge) *harness.Report {
 	r := &harness.Report{
 		Name: "secrets",
 		Heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, "+
-			"each in a process of its own, that start at the same time. Peak is the most that the server's RSS was until all had synced.", n),
+			"each in a process of its own, that start at the same time. Peak is the most that the server's RSS was "+
+			"until all had synced.", n),
 		Columns: []string{"server", "informers"},
 		Figure:  harness.Figure{Title: fmt.Sprintf("%d secrets of 1 MB", n)},
 		Partial: n != secretCount || harness.IsExperiment(),
 		Summary: fmt.Sprintf("secrets: steady-mb=%s one=%.2fx five=%.2fx apiserver one=%.2fx five=%.2fx",
-			harness.Megabytes(float64(mine[0].steady)), worst(mine, 1), worst(mine, 5), worst(theirs, 1), worst(theirs, 5)),
+			harness.Megabytes(float64(mine[0].steady)), worst(mine, 1), worst(mine, 5), worst(theirs, 1),
+			worst(theirs, 5)),
 	}
 	for i := range mine {
 		row := func(name, colour string, s surge) harness.Row[surge] {
@@ -146,8 +148,12 @@ func createSecrets(ctx context.Context, c *kubetest.Cluster, n int) error {
 	for i := range n {
 		data := make([]byte, secretBytes)
 		_, _ = random.Read(data) // never fails
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("secret-%03d", i)}, Data: map[string][]byte{"data": data}}
-		if _, err := client.CoreV1().Secrets(metav1.NamespaceDefault).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("secret-%03d", i)},
+			Data:       map[string][]byte{"data": data},
+		}
+		if _, err := client.CoreV1().Secrets(metav1.NamespaceDefault).Create(ctx, secret,
+			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create secret %s: %w", secret.Name, err)
 		}
 	}
@@ -187,7 +193,9 @@ func measureSurges(ctx context.Context, s *harness.Server, secrets int) ([]surge
 func (s *surge) measure(ctx context.Context, from *harness.Server, secrets int) error {
 	readers := make([]*harness.Child, s.informers)
 	for i := range readers {
-		c, err := harness.StartChild(ctx, informerRole, informerTask{At: from.Address(), Dynamic: s.dynamic, Secrets: secrets})
+		c, err := harness.StartChild(ctx, informerRole, informerTask{
+			At: from.Address(), Dynamic: s.dynamic, Secrets: secrets,
+		})
 		if err != nil {
 			return err
 		}
@@ -247,7 +255,8 @@ func newInformer(task *informerTask) (cache.SharedIndexInformer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(corev1.SchemeGroupVersion.WithResource("secrets")).Informer(), nil
+		return dynamicinformer.NewDynamicSharedInformerFactory(client,
+			0).ForResource(corev1.SchemeGroupVersion.WithResource("secrets")).Informer(), nil
 	}
 	cfg.ContentType = harness.Protobuf
 	client, err := kubernetes.NewForConfig(cfg)

@@ -58,9 +58,13 @@ func newStoreWorld() (*storeWorld, error) {
 	w := &storeWorld{
 		ours:     store.New(podKey, nil),
 		shuffled: store.New(podKey, nil),
-		theirs:   cache.NewThreadSafeStore(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, cache.Indices{}),
+		theirs: cache.NewThreadSafeStore(cache.Indexers{
+			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+		}, cache.Indices{}),
 	}
-	w.index = store.NewIndex(w.ours, "namespace", func(p *corev1.Pod) ([]string, error) { return []string{p.Namespace}, nil })
+	w.index = store.NewIndex(w.ours, "namespace", func(p *corev1.Pod) ([]string, error) {
+		return []string{p.Namespace}, nil
+	})
 	for i := range storeObjects {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace:       fmt.Sprintf("namespace-%03d", i/(storeObjects/storeNamespaces)),
@@ -119,7 +123,8 @@ func BenchmarkStore(b *testing.B) {
 	}
 	inTurns(b, "replace everything", 3, 1, func() { _ = w.replaceOurs() }, w.replaceTheirs)
 	p99Ours, p99Theirs := w.benchUnderLoad(b, ds)
-	fmt.Fprintf(os.Stdout, "store: get-p99-under-load ours=%v client-go=%v ratio=%s update ours=%v client-go=%v ratio=%.2f\n",
+	fmt.Fprintf(os.Stdout, "store: get-p99-under-load ours=%v client-go=%v ratio=%s update ours=%v client-go=%v "+
+		"ratio=%.2f\n",
 		p99Ours, p99Theirs, harness.Ratio(p99Ours, p99Theirs),
 		updateOurs, updateTheirs, float64(updateOurs)/float64(updateTheirs))
 }
@@ -265,7 +270,9 @@ func (w *storeWorld) benchUnderLoad(b *testing.B, ds []delta.Delta[*corev1.Pod])
 
 // underLoad returns latencies of single gets while a reader lists everything in a loop
 // and a writer applies 5,000 changes per second, in a batch per millisecond.
-func underLoad(w *storeWorld, ds []delta.Delta[*corev1.Pod], get func(string), list func(), apply func([]delta.Delta[*corev1.Pod])) (p99, longest time.Duration) {
+func underLoad(
+	w *storeWorld, ds []delta.Delta[*corev1.Pod], get func(string), list func(), apply func([]delta.Delta[*corev1.Pod]),
+) (p99, longest time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup

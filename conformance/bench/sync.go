@@ -41,7 +41,10 @@ func benchSync(out io.Writer) error { return syncTrial.RunWithPods(out, 30_000, 
 // syncReport returns the report.
 func syncReport(c *harness.Cluster, median map[string]syncReading) *harness.Report {
 	cpu := func(name string) float64 { return median[name].CPU.Seconds() }
-	ours, bare, theirs, dynamic := cpu("ours typed"), cpu("bare"), cpu("client-go"), cpu("dynamic")
+	ours := cpu("ours typed")
+	bare := cpu("bare")
+	theirs := cpu("client-go")
+	dynamic := cpu("dynamic")
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%d pods from kube-apiserver over TLS, "+
 			"each reader in a process of its own; the median of several", c.Pods),

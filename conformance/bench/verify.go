@@ -89,7 +89,8 @@ func benchVerify(out io.Writer) error {
 	for _, way := range ways {
 		m := harness.Median(all[way.name], func(c reading) float64 { return c.server.Seconds() })
 		rows = append(rows, harness.Row[reading]{Bar: harness.Bar{Name: way.name}, Reading: m})
-		r.Summary += fmt.Sprintf(" %s=%dms/%dB", strings.ReplaceAll(way.name, " ", "-"), m.server.Milliseconds(), m.bytes)
+		r.Summary += fmt.Sprintf(" %s=%dms/%dB", strings.ReplaceAll(way.name, " ", "-"), m.server.Milliseconds(),
+			m.bytes)
 	}
 	harness.AddRows(r, rows,
 		harness.Ms("CPU of kube-apiserver, ms", "%.0f", func(c reading) time.Duration { return c.server }),
@@ -134,7 +135,9 @@ func newVerifyWorld(ctx context.Context, c *harness.Cluster) (_ *verifyWorld, er
 	if err != nil {
 		return nil, err
 	}
-	f, err := fleet.New(d, &fleet.Options{Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler)})
+	f, err := fleet.New(d, &fleet.Options{
+		Resources: []string{"pods"}, History: 64 << 20, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +172,9 @@ func (w *verifyWorld) verify(deep bool) func(context.Context) error {
 // list reads all pods and drops them.
 func (w *verifyWorld) list(json bool, opts reflector.ListOptions) func(context.Context) error {
 	return func(ctx context.Context) error {
-		source, err := w.cluster.Source(kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), JSON: json})
+		source, err := w.cluster.Source(kube.Query{
+			Resource: corev1.SchemeGroupVersion.WithResource("pods"), JSON: json,
+		})
 		if err != nil {
 			return err
 		}
@@ -214,5 +219,7 @@ func (w *verifyWorld) measure(ctx context.Context, read func(context.Context) er
 func (w *verifyWorld) used() (verifyCost, error) {
 	server, err := w.server.CPU()
 	etcd, err2 := w.etcd.CPU()
-	return verifyCost{server: server, etcd: etcd, ours: harness.CPUTime(), bytes: w.proxy.Stats().Down}, errors.Join(err, err2)
+	return verifyCost{
+		server: server, etcd: etcd, ours: harness.CPUTime(), bytes: w.proxy.Stats().Down,
+	}, errors.Join(err, err2)
 }

@@ -47,7 +47,14 @@ var watchCases = []watchCase{
 	{name: "shared", watchers: 200, rate: 100, of: "all pods"},
 	{name: "selective", watchers: 1000, rate: 200, selector: "app=none-%d", of: "other labels"},
 	{name: "burst", watchers: 20, rate: 1000, of: "all pods"},
-	{name: "nodes", watchers: 5000, rate: 200, fields: "spec.nodeName=node-%d", streams: 100, of: "one node's pods each"},
+	{
+		name:     "nodes",
+		watchers: 5000,
+		rate:     200,
+		fields:   "spec.nodeName=node-%d",
+		streams:  100,
+		of:       "one node's pods each",
+	},
 }
 
 // receivers returns how many watchers receive each change.
@@ -197,7 +204,9 @@ func (b *watchBench) measure(ctx context.Context, w watchCase) (r watchReadings,
 
 // change makes the changes of a case, and returns the processor time of each server for
 // them and their delivery to watchers.
-func (b *watchBench) change(ctx context.Context, c *harness.Changes, w watchCase, to *harness.Watchers, servers ...*harness.Server) (cpu []time.Duration, rate float64, err error) {
+func (b *watchBench) change(
+	ctx context.Context, c *harness.Changes, w watchCase, to *harness.Watchers, servers ...*harness.Server,
+) (cpu []time.Duration, rate float64, err error) {
 	cpu = make([]time.Duration, len(servers))
 	for i, s := range servers {
 		if cpu[i], err = s.CPU(); err != nil {
@@ -224,7 +233,9 @@ func (b *watchBench) change(ctx context.Context, c *harness.Changes, w watchCase
 }
 
 // watched makes the changes of a case while a server is watched.
-func (b *watchBench) watched(ctx context.Context, c *harness.Changes, w watchCase, s *harness.Server, alone time.Duration) (r watchReading, rate float64, err error) {
+func (b *watchBench) watched(
+	ctx context.Context, c *harness.Changes, w watchCase, s *harness.Server, alone time.Duration,
+) (r watchReading, rate float64, err error) {
 	all, err := harness.StartWatchers(ctx, harness.WatchTask{
 		At: s.Address(), Watchers: w.watchers, Selector: w.selector, Fields: w.fields, Streams: max(1, w.streams),
 	})
@@ -254,7 +265,8 @@ func (b *watchBench) watched(ctx context.Context, c *harness.Changes, w watchCas
 	due := w.receivers() * w.rate * b.seconds
 	if due == 0 {
 		if r.Events > 0 || r.Ended > 0 {
-			return r, 0, fmt.Errorf("watchers of %s that select nothing got %d events, and %d watches ended", s.Name, r.Events, r.Ended)
+			return r, 0, fmt.Errorf("watchers of %s that select nothing got %d events, and %d watches ended", s.Name,
+				r.Events, r.Ended)
 		}
 		r.each = r.cpu / time.Duration(w.watchers*w.rate*b.seconds)
 		return r, rate, nil
@@ -272,7 +284,8 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 	r := &harness.Report{
 		Name: "watch",
 		Heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, "+
-			"but in nodes 100 share one; %d s each. CPU is what the server takes more with the watchers than without, for each change and watcher; "+
+			"but in nodes 100 share one; %d s each. CPU is what the server takes more with the watchers than "+
+			"without, for each change and watcher; "+
 			"in nodes, where a change concerns one watcher, for each change.", seconds),
 		Columns: []string{"watchers", "server"},
 		Figure:  harness.Figure{Title: "Watching pods"},
@@ -302,7 +315,9 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 			harness.Col("p50, ms", "%.1f", func(m reading) float64 { return ms(m.P50) }),
 			harness.Col("p99, ms", "%.1f", func(m reading) float64 { return ms(m.P99) }),
 			harness.Col("max, ms", "%.1f", func(m reading) float64 { return ms(m.Max) }),
-			harness.Col("KB", "%.1f", func(m reading) float64 { return float64(m.Bytes) / 1e3 / float64(max(1, m.Events)) }),
+			harness.Col("KB", "%.1f", func(m reading) float64 {
+				return float64(m.Bytes) / 1e3 / float64(max(1, m.Events))
+			}),
 			harness.Col("watches ended", "%.0f", func(m reading) int { return m.Ended }),
 		)
 	}

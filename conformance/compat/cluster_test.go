@@ -46,7 +46,10 @@ var caches = []kindOfCache{
 	{"client-go", nil, false},
 	{"ours", ours, false},
 	{"ours, tapped", ours, true},
-	{"ours, tapped and fast", compat.NewInformer(&compat.Options{Fast: true, Logger: slog.New(slog.DiscardHandler)}), true},
+	{
+		"ours, tapped and fast", compat.NewInformer(&compat.Options{Fast: true, Logger: slog.New(slog.DiscardHandler)}),
+		true,
+	},
 }
 
 // traffic has the bytes that clients read from lists and watches of config maps, and the
@@ -125,7 +128,8 @@ func newConfigCluster(t *testing.T) *configCluster {
 		t.Fatal(err)
 	}
 	for _, namespace := range []string{"one", "two"} {
-		_, err := w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, err := w.client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +149,8 @@ func (w *configCluster) create(t *testing.T, m *corev1.ConfigMap) {
 
 func (w *configCluster) update(t *testing.T, namespace, name, color string) {
 	t.Helper()
-	if _, err := w.client.CoreV1().ConfigMaps(namespace).Update(t.Context(), configMap(namespace, name, color), metav1.UpdateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().ConfigMaps(namespace).Update(t.Context(), configMap(namespace, name, color),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -36,7 +36,11 @@ type face struct {
 }
 
 var faces = []face{
-	{"typed", func() client.Object { return &corev1.ConfigMap{} }, func() client.ObjectList { return &corev1.ConfigMapList{} }},
+	{
+		"typed", func() client.Object { return &corev1.ConfigMap{} }, func() client.ObjectList {
+			return &corev1.ConfigMapList{}
+		},
+	},
 	{"unstructured", func() client.Object {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(configMapKind)
@@ -121,7 +125,9 @@ func TestReal_controllerRuntime(t *testing.T) {
 				list(client.MatchingFields{"metadata.name": "m3"})
 				list(client.InNamespace("one"), client.MatchingFields{"metadata.name": "m3"})
 				list(client.InNamespace("one"), client.MatchingFields{"color": "green"})
-				list(client.InNamespace("one"), client.MatchingFieldsSelector{Selector: fields.SelectorFromSet(fields.Set{"color": "green", "metadata.name": "m4"})})
+				list(client.InNamespace("one"), client.MatchingFieldsSelector{
+					Selector: fields.SelectorFromSet(fields.Set{"color": "green", "metadata.name": "m4"}),
+				})
 				list(client.MatchingFields{"nothing": "x"})
 				list(client.Continue("x"))
 				l := f.list()
@@ -152,12 +158,23 @@ func TestReal_controllerRuntimeOptions(t *testing.T) {
 		return obj, nil
 	}
 	for name, opts := range map[string]ctrlcache.Options{
-		"labels":            {ByObject: map[client.Object]ctrlcache.ByObject{&corev1.ConfigMap{}: {Label: red}}},
-		"fields":            {ByObject: map[client.Object]ctrlcache.ByObject{&corev1.ConfigMap{}: {Field: fields.OneTermEqualSelector("metadata.name", "m2")}}},
-		"namespaces":        {ByObject: map[client.Object]ctrlcache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]ctrlcache.Config{"one": {}, "two": {LabelSelector: red}}}}},
-		"transform":         {ByObject: map[client.Object]ctrlcache.ByObject{&corev1.ConfigMap{}: {Transform: strip}}},
-		"default transform": {DefaultTransform: ctrlcache.TransformStripManagedFields(), DefaultNamespaces: map[string]ctrlcache.Config{"two": {}}},
-		"not copied":        {DefaultUnsafeDisableDeepCopy: &yes, DefaultNamespaces: map[string]ctrlcache.Config{"one": {}}},
+		"labels": {ByObject: map[client.Object]ctrlcache.ByObject{&corev1.ConfigMap{}: {Label: red}}},
+		"fields": {
+			ByObject: map[client.Object]ctrlcache.ByObject{
+				&corev1.ConfigMap{}: {Field: fields.OneTermEqualSelector("metadata.name", "m2")},
+			},
+		},
+		"namespaces": {
+			ByObject: map[client.Object]ctrlcache.ByObject{
+				&corev1.ConfigMap{}: {Namespaces: map[string]ctrlcache.Config{"one": {}, "two": {LabelSelector: red}}},
+			},
+		},
+		"transform": {ByObject: map[client.Object]ctrlcache.ByObject{&corev1.ConfigMap{}: {Transform: strip}}},
+		"default transform": {
+			DefaultTransform:  ctrlcache.TransformStripManagedFields(),
+			DefaultNamespaces: map[string]ctrlcache.Config{"two": {}},
+		},
+		"not copied": {DefaultUnsafeDisableDeepCopy: &yes, DefaultNamespaces: map[string]ctrlcache.Config{"one": {}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compare(t, func(t *testing.T, k kindOfCache) []string {
@@ -209,7 +226,8 @@ func TestReal_controllerRuntimeInformers(t *testing.T) {
 					}
 				},
 				UpdateFunc: func(old, now any) {
-					events <- "update " + old.(*corev1.ConfigMap).Data["color"] + " " + now.(*corev1.ConfigMap).Data["color"]
+					events <- "update " + old.(*corev1.ConfigMap).Data["color"] + " " +
+						now.(*corev1.ConfigMap).Data["color"]
 				},
 				DeleteFunc: func(obj any) { events <- "delete " + obj.(*corev1.ConfigMap).Data["color"] },
 			})
@@ -243,7 +261,8 @@ func TestReal_controllerRuntimeInformers(t *testing.T) {
 			expect.Soon(t, "the end of the watch", func() bool { return m.open.Load() == 0 })
 			expect.Soon(t, "the memory", func() bool { return heap() < before+size*count/4 })
 			// The informer is created again for the next read.
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "one", Name: "m1"}, &corev1.ConfigMap{}); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "one", Name: "m1"},
+				&corev1.ConfigMap{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -277,10 +296,14 @@ func TestReal_factory(t *testing.T) {
 		defer factory.Shutdown()
 		defer close(stop)
 		if k.subject != nil {
-			factory.InformerFor(&corev1.ConfigMap{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-				lw := cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "configmaps", "", fields.Everything())
-				return k.subject(lw, &corev1.ConfigMap{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-			})
+			factory.InformerFor(&corev1.ConfigMap{},
+				func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+					lw := cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "configmaps", "",
+						fields.Everything())
+					return k.subject(lw, &corev1.ConfigMap{}, 0, cache.Indexers{
+						cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+					})
+				})
 		}
 		lister := factory.Core().V1().ConfigMaps().Lister()
 		factory.Start(stop)

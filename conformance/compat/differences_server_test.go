@@ -83,7 +83,8 @@ func TestDifference_C18_errorInTheStream(t *testing.T) {
 				w := watch.NewFakeWithChanSize(10, false)
 				if n == 1 {
 					w.Add(at(pod("1", ""), 11))
-					status := apierrors.NewGenericServerResponse(http.StatusBadGateway, "", schema.GroupResource{}, "", "", 0, false).ErrStatus
+					status := apierrors.NewGenericServerResponse(http.StatusBadGateway, "", schema.GroupResource{}, "",
+						"", 0, false).ErrStatus
 					w.Error(&status)
 				} else {
 					w.Add(at(pod("2", ""), 12))
@@ -105,7 +106,8 @@ func TestInformer_vanishedResource(t *testing.T) {
 		s := newScript(
 			func(n int32) (*corev1.PodList, error) {
 				if n > 1 {
-					return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "pods"}, "", "404 page not found", 0, true)
+					return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get",
+						schema.GroupResource{Resource: "pods"}, "", "404 page not found", 0, true)
 				}
 				return listOf(10, at(pod("1", ""), 10)), nil
 			},

@@ -131,12 +131,13 @@ func TestHandler_panicEndsTheProgram(t *testing.T) {
 func TestDifference_C5_indexThatFails(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
 		return crash(t, func() {
-			i := subject(newSource(t, pod("1", ""), pod("2", "x")), &corev1.Pod{}, 0, cache.Indexers{"fails": func(obj any) ([]string, error) {
-				if name, _ := text(obj); name == "1" {
-					return nil, errors.New("in the index")
-				}
-				return []string{"x"}, nil
-			}})
+			i := subject(newSource(t, pod("1", ""), pod("2", "x")), &corev1.Pod{}, 0,
+				cache.Indexers{"fails": func(obj any) ([]string, error) {
+					if name, _ := text(obj); name == "1" {
+						return nil, errors.New("in the index")
+					}
+					return []string{"x"}, nil
+				}})
 			synced(t, i)
 			time.Sleep(500 * time.Millisecond) // client-go has synced while it panics
 			if objs, err := i.GetIndexer().ByIndex("fails", "x"); err != nil || len(objs) != 1 || has(i) != "1 2=x" {
@@ -153,7 +154,9 @@ func TestDifference_C6_writesToTheStoreAreTold(t *testing.T) {
 		i := subject.pods(source)
 		w := &recorder{}
 		synced(t, i, join(t, i, w))
-		for _, err := range []error{i.GetStore().Add(pod("1", "")), i.GetStore().Update(pod("1", "x")), i.GetStore().Delete(pod("1", ""))} {
+		for _, err := range []error{
+			i.GetStore().Add(pod("1", "")), i.GetStore().Update(pod("1", "x")), i.GetStore().Delete(pod("1", "")),
+		} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +254,8 @@ func TestDifference_C11_transformThatFails(t *testing.T) {
 
 func TestDifference_C12_otherTypesInTheStore(t *testing.T) {
 	differ(t, func(t *testing.T, subject constructor) string {
-		if err := subject.pods(newSource(t)).GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}); err != nil {
+		if err := subject.pods(newSource(t)).GetStore().
+			Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}); err != nil {
 			return err.Error()
 		}
 		return "taken"
@@ -308,7 +312,8 @@ func TestDifference_C15_writesAfterTheEnd(t *testing.T) {
 		}
 		return strings.Join(out, ", ") + ", version " + x.LastStoreSyncResourceVersion()
 	}, "add [1 2], update [1=x 2], delete [2], replace [3], empty [], delete [], version ",
-		"add informer has stopped, update informer has stopped, delete [1], replace informer has stopped, empty [], delete [], version ")
+		"add informer has stopped, update informer has stopped, delete [1], replace informer has stopped, empty [], "+
+			"delete [], version ")
 }
 
 func TestDifference_C16_firstIndexLater(t *testing.T) {
@@ -339,11 +344,13 @@ func TestDifference_C21_stoppedIsFreed(t *testing.T) {
 				lister := corelisters.NewPodLister(i.GetIndexer())
 				_, err := lister.Pods("a").Get("1")
 				all, _ := lister.List(labels.Everything())
-				out = append(out, fmt.Sprintf("get %v, list %d, version %s, %v", err, len(all), i.LastSyncResourceVersion(), i.HasSynced()))
+				out = append(out, fmt.Sprintf("get %v, list %d, version %s, %v", err, len(all),
+					i.LastSyncResourceVersion(), i.HasSynced()))
 			}
 			got = strings.Join(out, "; ")
 		})
 		return got
 	}, "get <nil>, list 1, version 1, true; get <nil>, list 1, version 1, true",
-		"get <nil>, list 1, version 1, true; get informer has stopped and its objects were freed: see compat.Options.Linger, list 0, version 1, true")
+		"get <nil>, list 1, version 1, true; get informer has stopped and its objects were freed: see "+
+			"compat.Options.Linger, list 0, version 1, true")
 }

@@ -238,7 +238,8 @@ func TestResync_eachHandlerAtItsTime(t *testing.T) {
 				synctest.Wait()
 				got := fmt.Sprint([]int32{counts[0].Load(), counts[1].Load(), counts[2].Load()})
 				if want != got {
-					t.Errorf("after %s resyncs %s, want %s", time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)), got, want)
+					t.Errorf("after %s resyncs %s, want %s", time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)),
+						got, want)
 				}
 				switch want {
 				case "[0 0 0]":

@@ -63,7 +63,9 @@ func TestInformer_listErrorsAreTold(t *testing.T) {
 		source.ListError = no
 		i := subject.pods(source)
 		told := make(chan error, 100)
-		if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { told <- err }); err != nil {
+		if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+			told <- err
+		}); err != nil {
 			t.Fatal(err)
 		}
 		start(t, i)
@@ -113,10 +115,13 @@ func TestInformer_states(t *testing.T) {
 		r := join(t, i, w)
 		stop := synced(t, i)
 		expect.Soon(t, "the handler's sync", r.HasSynced)
-		if i.IsStopped() || !cache.IsDone(i.HasSyncedChecker()) || !cache.IsDone(r.HasSyncedChecker()) || i.LastSyncResourceVersion() != "1" {
+		if i.IsStopped() || !cache.IsDone(i.HasSyncedChecker()) || !cache.IsDone(r.HasSyncedChecker()) ||
+			i.LastSyncResourceVersion() != "1" {
 			t.Error("while it runs")
 		}
-		for _, err := range []error{i.SetTransform(nil), i.SetWatchErrorHandler(nil), i.SetWatchErrorHandlerWithContext(nil)} {
+		for _, err := range []error{
+			i.SetTransform(nil), i.SetWatchErrorHandler(nil), i.SetWatchErrorHandlerWithContext(nil),
+		} {
 			if err == nil || err.Error() != "informer has already started" {
 				t.Errorf("to set something now: %v", err)
 			}
@@ -390,7 +395,8 @@ func TestInformer_indexes(t *testing.T) {
 		if got := x.ListIndexFuncValues("label"); !slices.Equal(got, []string{"y"}) {
 			t.Errorf("the labels are %q", got)
 		}
-		if err := i.AddIndexers(cache.Indexers{"name": byLabel}); err == nil || err.Error() != "indexer conflict: map[name:{}]" {
+		if err := i.AddIndexers(cache.Indexers{"name": byLabel}); err == nil ||
+			err.Error() != "indexer conflict: map[name:{}]" {
 			t.Errorf("a name that is taken: %v", err)
 		}
 		if _, err := x.ByIndex("none", ""); err == nil || err.Error() != "Index with name none does not exist" {

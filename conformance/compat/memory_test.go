@@ -76,10 +76,11 @@ type session func(t *testing.T, c *crowd, subject constructor) (cache.SharedInde
 func withFactory(t *testing.T, c *crowd, subject constructor) (cache.SharedIndexInformer, func()) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(c.clients, 0)
-	i := factory.InformerFor(&corev1.Pod{}, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		lw := cache.NewListWatchFromClient(k.CoreV1().RESTClient(), "pods", "", fields.Everything())
-		return subject(lw, &corev1.Pod{}, resync, podIndexes())
-	})
+	i := factory.InformerFor(&corev1.Pod{},
+		func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			lw := cache.NewListWatchFromClient(k.CoreV1().RESTClient(), "pods", "", fields.Everything())
+			return subject(lw, &corev1.Pod{}, resync, podIndexes())
+		})
 	lister := factory.Core().V1().Pods().Lister()
 	c.keep = append(c.keep, factory, i, lister)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +115,9 @@ func withCache(t *testing.T, c *crowd, subject constructor) (cache.SharedIndexIn
 // startCache runs a cache for the duration of the test.
 func startCache(t *testing.T, c *crowd, subject constructor) ctrlcache.Cache {
 	t.Helper()
-	cc, err := ctrlcache.New(c.config, ctrlcache.Options{Scheme: scheme.Scheme, NewInformer: subject, HTTPClient: c.http})
+	cc, err := ctrlcache.New(c.config, ctrlcache.Options{
+		Scheme: scheme.Scheme, NewInformer: subject, HTTPClient: c.http,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +142,9 @@ func podIndexes() cache.Indexers {
 
 // cycle runs a session and returns the live heap while the informer has all pods. After the
 // stop it calls then.
-func (c *crowd) cycle(t *testing.T, run session, subject constructor, then func(cache.SharedIndexInformer)) (with uint64) {
+func (c *crowd) cycle(
+	t *testing.T, run session, subject constructor, then func(cache.SharedIndexInformer),
+) (with uint64) {
 	t.Helper()
 	i, stop := run(t, c, subject)
 	added := 0
@@ -194,12 +199,23 @@ func TestReal_stopFreesMemory(t *testing.T) {
 		stays bool
 	}{
 		{"client-go's keeps its objects", withFactory, theirs, nothing, 0, true},
-		{"ours, emptied", withFactory, compat.NewInformer(&compat.Options{Logger: logger, Linger: time.Hour}), workaround, 0, false},
-		{"ours, after the linger", withFactory, compat.NewInformer(&compat.Options{Logger: logger, Linger: 3 * time.Second}), func(t *testing.T, i cache.SharedIndexInformer) {
-			read(t, i, *manyPods)
-		}, time.Minute, false},
-		{"ours, fast and without a linger", withFactory, compat.NewInformer(&compat.Options{Logger: logger, Linger: -1, Fast: true}), nothing, 0, false},
-		{"ours, removed from controller-runtime's cache", withCache, compat.NewInformer(&compat.Options{Logger: logger, Linger: -1}), nothing, 5 * time.Second, false},
+		{
+			"ours, emptied", withFactory, compat.NewInformer(&compat.Options{Logger: logger, Linger: time.Hour}),
+			workaround, 0, false,
+		},
+		{"ours, after the linger", withFactory,
+			compat.NewInformer(&compat.Options{Logger: logger, Linger: 3 * time.Second}),
+			func(t *testing.T, i cache.SharedIndexInformer) {
+				read(t, i, *manyPods)
+			}, time.Minute, false},
+		{
+			"ours, fast and without a linger", withFactory,
+			compat.NewInformer(&compat.Options{Logger: logger, Linger: -1, Fast: true}), nothing, 0, false,
+		},
+		{
+			"ours, removed from controller-runtime's cache", withCache,
+			compat.NewInformer(&compat.Options{Logger: logger, Linger: -1}), nothing, 5 * time.Second, false,
+		},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			c.keep = nil
@@ -220,9 +236,11 @@ func TestReal_stopFreesMemory(t *testing.T) {
 				after = heap()
 			}
 			t.Logf("live heap: before %.1f MB, with %d pods %.1f MB, %v after stop %.1f MB (%+.1f %%)",
-				float64(before)/1e6, *manyPods, float64(with)/1e6, time.Since(stopped).Round(time.Second), float64(after)/1e6, 100*(float64(after)/float64(before)-1))
+				float64(before)/1e6, *manyPods, float64(with)/1e6, time.Since(stopped).Round(time.Second),
+				float64(after)/1e6, 100*(float64(after)/float64(before)-1))
 			if with < before+uint64(*manyPods)*500 {
-				t.Errorf("with %d pods the heap was %d bytes, before %d: the test shows nothing", *manyPods, with, before)
+				t.Errorf("with %d pods the heap was %d bytes, before %d: the test shows nothing", *manyPods, with,
+					before)
 			}
 			if stays := after > before+before/20; stays != s.stays {
 				t.Errorf("after stop the heap is %d bytes, before it was %d", after, before)

@@ -82,7 +82,9 @@ func (w *configCluster) startKept(t *testing.T, dir string, k keeping) *kept {
 			t.Fatal(err)
 		}
 		writing.Go(func() { _ = d.Run(writes) })
-		opts.NewInformer = compat.NewInformer(&compat.Options{Disk: d, TransformName: k.name, Logger: slog.New(slog.NewTextHandler(&s.log, nil))})
+		opts.NewInformer = compat.NewInformer(&compat.Options{
+			Disk: d, TransformName: k.name, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+		})
 		if !k.untapped {
 			cfg.Wrap(compat.Tap)
 		}

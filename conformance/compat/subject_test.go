@@ -195,7 +195,9 @@ func sortedCopy(list []string) []string {
 	return list
 }
 
-func join(t *testing.T, i cache.SharedIndexInformer, h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+func join(
+	t *testing.T, i cache.SharedIndexInformer, h cache.ResourceEventHandler,
+) cache.ResourceEventHandlerRegistration {
 	t.Helper()
 	r, err := i.AddEventHandler(h)
 	if err != nil {

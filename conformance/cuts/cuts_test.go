@@ -86,7 +86,10 @@ func TestCuts(t *testing.T) {
 	// back-off after each cut, the time would be more than 5 seconds.
 	schedules := []schedule{{"after 1.2 seconds", 1200 * time.Millisecond, 4, time.Second}}
 	if *full {
-		schedules = []schedule{{"after 3 seconds", 3 * time.Second, 20, 100 * time.Millisecond}, {"after a minute", time.Minute, 5, 100 * time.Millisecond}}
+		schedules = []schedule{
+			{"after 3 seconds", 3 * time.Second, 20, 100 * time.Millisecond},
+			{"after a minute", time.Minute, 5, 100 * time.Millisecond},
+		}
 	}
 	for _, s := range schedules {
 		t.Run(s.name, func(t *testing.T) {

@@ -120,7 +120,8 @@ type measuring struct {
 // RoundTrip implements [http.RoundTripper].
 func (m measuring) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := m.next.RoundTrip(r)
-	if err == nil && resp.StatusCode == http.StatusOK && r.URL.Query().Get("watch") != "" && strings.HasSuffix(r.URL.Path, "/pods") {
+	if err == nil && resp.StatusCode == http.StatusOK && r.URL.Query().Get("watch") != "" &&
+		strings.HasSuffix(r.URL.Path, "/pods") {
 		m.meter.add(1)
 		resp.Body = &body{ReadCloser: resp.Body, ended: sync.OnceFunc(func() { m.meter.add(-1) })}
 	}

@@ -66,13 +66,17 @@ func run(t *testing.T, do func(ctx context.Context), synced func(ctx context.Con
 }
 
 // runInformer runs client-go's informer, or one with the same interface.
-func runInformer(t *testing.T, cfg *rest.Config, of func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer) {
+func runInformer(
+	t *testing.T, cfg *rest.Config,
+	of func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer,
+) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := of(cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything()), &corev1.Pod{}, 0, nil)
+	i := of(cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
+		fields.Everything()), &corev1.Pod{}, 0, nil)
 	run(t, i.RunWithContext, func(ctx context.Context) bool { return cache.WaitForCacheSync(ctx.Done(), i.HasSynced) })
 }
 
@@ -87,7 +91,9 @@ func runLibrary(t *testing.T, cfg *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, func(ctx context.Context) { _ = i.Run(ctx) }, func(ctx context.Context) bool { return i.WaitForSync(ctx) == nil })
+	run(t, func(ctx context.Context) { _ = i.Run(ctx) }, func(ctx context.Context) bool {
+		return i.WaitForSync(ctx) == nil
+	})
 }
 
 // runFleet runs a fleet of one cluster.
@@ -101,5 +107,7 @@ func runFleet(t *testing.T, cfg *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, func(ctx context.Context) { _ = f.Run(ctx) }, func(ctx context.Context) bool { return f.WaitForSync(ctx) == nil })
+	run(t, func(ctx context.Context) { _ = f.Run(ctx) }, func(ctx context.Context) bool {
+		return f.WaitForSync(ctx) == nil
+	})
 }

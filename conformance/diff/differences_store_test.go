@@ -82,14 +82,16 @@ func TestDifference_snapshotAcrossCalls(t *testing.T) {
 	found, err := theirs.ByIndex("tag", "red")
 	must(t, err)
 	isTrue(t, len(list) == 1 && len(found) == 2, "two reads of client-go's store are of two moments")
-	want(t, "two reads of one of our snapshots", linesOf(snapshot.All())+" and "+linesOf(tag.Get(snapshot, "red")), "a/1=1 red and a/1=1 red")
+	want(t, "two reads of one of our snapshots", linesOf(snapshot.All())+" and "+linesOf(tag.Get(snapshot, "red")),
+		"a/1=1 red and a/1=1 red")
 }
 
 func TestDifference_indexFailureIsCounted(t *testing.T) {
 	p := newPod("a/1", 1)
 	fail := func(any) ([]string, error) { return nil, errTransform }
 	theirs := cache.NewIndexer(podKeyFunc, cache.Indexers{"bad": fail})
-	isTrue(t, strings.Contains(panics(func() { _ = theirs.Add(p) }), errTransform.Error()), "client-go panics when an index function fails")
+	isTrue(t, strings.Contains(panics(func() { _ = theirs.Add(p) }), errTransform.Error()),
+		"client-go panics when an index function fails")
 
 	ours := store.New(podKey, nil)
 	bad := store.NewIndex(ours, "bad", func(*pod) ([]string, error) { return nil, errTransform })
@@ -138,7 +140,8 @@ func TestDifference_indexOncePerState(t *testing.T) {
 
 func TestDifference_indexIsAHandle(t *testing.T) {
 	theirs := tagIndexer()
-	isTrue(t, theirs.AddIndexers(cache.Indexers{"tag": indexers["tag"]}) != nil, "client-go refuses a second index of a name")
+	isTrue(t, theirs.AddIndexers(cache.Indexers{"tag": indexers["tag"]}) != nil,
+		"client-go refuses a second index of a name")
 	_, err := theirs.ByIndex("tags", "red")
 	isTrue(t, err != nil, "client-go has names that do not exist")
 
@@ -161,7 +164,9 @@ func TestDifference_unknownDeletion(t *testing.T) {
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 			},
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				return events, nil
+			},
 		}},
 		ObjectType: &metav1.PartialObjectMetadata{},
 		Handler:    cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { deleted <- obj }},
@@ -195,7 +200,9 @@ func TestDifference_deletionHasBothStates(t *testing.T) {
 	var got any
 	state := cache.NewStore(storeKeyFunc)
 	must(t, state.Add(old))
-	must(t, process(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { got = obj }}, state, cache.Deltas{{Type: cache.Deleted, Object: final}}, false))
+	must(t, process(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+		got = obj
+	}}, state, cache.Deltas{{Type: cache.Deleted, Object: final}}, false))
 	isTrue(t, got == any(final), "client-go gives the final state alone")
 
 	ours := store.New(podKey, nil)
@@ -213,7 +220,9 @@ func TestDifference_sameIsNoChange(t *testing.T) {
 	}
 	want(t, "client-go", strings.Join(theirs.trace["a/1"], "; "), "add a/1=1; update a/1=1 to a/1=1")
 
-	ours := store.New(podKey, &store.Options[*pod]{Same: func(old, now *pod) bool { return old.ResourceVersion == now.ResourceVersion }})
+	ours := store.New(podKey, &store.Options[*pod]{
+		Same: func(old, now *pod) bool { return old.ResourceVersion == now.ResourceVersion },
+	})
 	must(t, ours.Put(p))
 	want(t, "ours", applyAll(ours, delta.Delta[*pod]{Type: delta.Replaced, Key: "a/1", Object: again}), "")
 	kept, _ := ours.Get("a/1")
@@ -238,12 +247,14 @@ func TestDifference_syncStoresNothing(t *testing.T) {
 	must(t, state.Add(now))
 	theirs := &recorder{trace: trace{}}
 	must(t, process(theirs, state, cache.Deltas{{Type: cache.Sync, Object: stale}}, false))
-	want(t, "client-go stores it and calls it an update", strings.Join(theirs.trace["a/1"], "; "), "update a/1=2 to a/1=1")
+	want(t, "client-go stores it and calls it an update", strings.Join(theirs.trace["a/1"], "; "),
+		"update a/1=2 to a/1=1")
 
 	ours := store.New(podKey, nil)
 	must(t, ours.Put(now))
 	changes := ours.Apply([]delta.Delta[*pod]{{Type: delta.Sync, Key: "a/1", Object: stale}})
-	isTrue(t, changes[0].Type == delta.Sync && changes[0].Old == now && changes[0].New == now, "ours reports a Sync of what it has")
+	isTrue(t, changes[0].Type == delta.Sync && changes[0].Old == now && changes[0].New == now,
+		"ours reports a Sync of what it has")
 }
 
 func TestDifference_versionIsTheNewest(t *testing.T) {

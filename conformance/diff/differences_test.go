@@ -135,7 +135,8 @@ func TestDifference_boundedQueue(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := ours.Update(ctx, newPod("a/1", 3))
-		isTrue(t, errors.Is(err, context.DeadlineExceeded) && time.Since(start) == time.Hour, "our producer waits for room until its context ends")
+		isTrue(t, errors.Is(err, context.DeadlineExceeded) && time.Since(start) == time.Hour,
+			"our producer waits for room until its context ends")
 	})
 }
 
@@ -206,10 +207,11 @@ func TestDifference_processingWithoutTheLock(t *testing.T) {
 
 func TestDifference_transformWithoutTheLock(t *testing.T) {
 	var theirs *cache.DeltaFIFO
-	theirs = cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: podKeyFunc, Transformer: func(obj any) (any, error) {
-		isTrue(t, !queueLock(theirs).TryLock(), "client-go transforms under the queue's lock: the consumer waits")
-		return obj, nil
-	}})
+	theirs = cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: podKeyFunc,
+		Transformer: func(obj any) (any, error) {
+			isTrue(t, !queueLock(theirs).TryLock(), "client-go transforms under the queue's lock: the consumer waits")
+			return obj, nil
+		}})
 	must(t, theirs.Add(newPod("a/1", 1)))
 
 	var ours *delta.FIFO[*pod]
@@ -228,7 +230,8 @@ func TestDifference_replaceIsPassedThrough(t *testing.T) {
 	list := []*pod{newPod("a/1", 1), newPod("a/2", 2), newPod("b/1", 3)}
 	var theirs *cache.DeltaFIFO
 	theirs = cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: func(obj any) (string, error) {
-		isTrue(t, !queueLock(theirs).TryLock(), "client-go holds the queue's lock for a whole list: it is taken all or not at all")
+		isTrue(t, !queueLock(theirs).TryLock(),
+			"client-go holds the queue's lock for a whole list: it is taken all or not at all")
 		return podKeyFunc(obj)
 	}})
 	must(t, theirs.Replace(anyOf(list), ""))
@@ -240,7 +243,8 @@ func TestDifference_replaceIsPassedThrough(t *testing.T) {
 	for _, p := range list {
 		must(t, r.Add(t.Context(), p)) // would block if the queue were full
 		calls, initial := ourDrain(t, ours)
-		isTrue(t, len(calls) == 1 && initial[0] && !ours.HasSynced(), "our consumer has the beginning of a list before its end")
+		isTrue(t, len(calls) == 1 && initial[0] && !ours.HasSynced(),
+			"our consumer has the beginning of a list before its end")
 	}
 	must(t, r.Commit(t.Context(), 0))
 	isTrue(t, ours.HasSynced(), "ours has synced when the list is complete and processed")
@@ -354,7 +358,8 @@ func TestDifference_transformErrorIsWrapped(t *testing.T) {
 		KeyFunction: podKeyFunc, Transformer: func(any) (any, error) { return nil, errTransform },
 	})
 	err := theirs.Replace([]any{newPod("a/1", 1)}, "")
-	isTrue(t, err != nil && !errors.Is(err, errTransform) && !strings.Contains(err.Error(), "a/1"), "client-go hides which error it was, and of what")
+	isTrue(t, err != nil && !errors.Is(err, errTransform) && !strings.Contains(err.Error(), "a/1"),
+		"client-go hides which error it was, and of what")
 	err = delta.New(podKey, &delta.Options[*pod]{Transform: refuse}).Replace(t.Context(), []*pod{newPod("a/1", 1)}, 0)
 	isTrue(t, errors.Is(err, errTransform) && strings.Contains(err.Error(), "a/1"), "ours says which, and of what")
 }
@@ -370,10 +375,13 @@ func TestDifference_refusedDeletion(t *testing.T) {
 
 	ours := store.New(podKey, nil)
 	must(t, ours.Put(newPod("a/1", 1)))
-	queue := delta.New(podKey, &delta.Options[*pod]{Known: ours, Transform: func(*pod) (*pod, error) { return nil, errTransform }})
+	queue := delta.New(podKey, &delta.Options[*pod]{
+		Known: ours, Transform: func(*pod) (*pod, error) { return nil, errTransform },
+	})
 	isTrue(t, errors.Is(queue.Delete(t.Context(), newPod("a/1", 2)), errTransform), "ours reports the refusal")
 	ds, _ := queue.GetByKey("a/1")
-	isTrue(t, len(ds) == 1 && ds[0].Type == delta.Deleted && ds[0].Missed && ds[0].Object.Value == 1, "ours queues it with the last state known")
+	isTrue(t, len(ds) == 1 && ds[0].Type == delta.Deleted && ds[0].Missed && ds[0].Object.Value == 1,
+		"ours queues it with the last state known")
 }
 
 func TestDifference_queueCanBeRead(t *testing.T) {

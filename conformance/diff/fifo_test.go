@@ -103,5 +103,6 @@ func (q *queues) drain() {
 }
 
 func showFull(d delta.Delta[*pod], initial bool) string {
-	return show(delta.Deltas[*pod]{d}) + "version " + strconv.FormatUint(d.Version, 10) + ", initial " + strconv.FormatBool(initial)
+	return show(delta.Deltas[*pod]{d}) + "version " + strconv.FormatUint(d.Version, 10) + ", initial " +
+		strconv.FormatBool(initial)
 }

@@ -108,8 +108,12 @@ func TestDifference_missedDeletionHasItsType(t *testing.T) {
 		d.write("a/1", nil)
 		d.make()
 		var ours, theirs []string
-		d.ours.Handle(watershed.Handler[*corev1.Pod]{Delete: func(p *corev1.Pod, seen bool) { ours = append(ours, fmt.Sprintf("%T seen %v", p, seen)) }})
-		_, err := d.theirs.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { theirs = append(theirs, fmt.Sprintf("%T", obj)) }})
+		d.ours.Handle(watershed.Handler[*corev1.Pod]{
+			Delete: func(p *corev1.Pod, seen bool) { ours = append(ours, fmt.Sprintf("%T seen %v", p, seen)) },
+		})
+		_, err := d.theirs.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			DeleteFunc: func(obj any) { theirs = append(theirs, fmt.Sprintf("%T", obj)) },
+		})
 		must(t, err)
 		d.start()
 		d.relist(func() { d.remove("a/1") })
@@ -240,7 +244,9 @@ func TestDifference_handlerPanic(t *testing.T) {
 		d.write("a/1", nil)
 		d.make()
 		if child {
-			_, err := d.theirs.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("in the handler") }})
+			_, err := d.theirs.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+				panic("in the handler")
+			}})
 			must(t, err)
 		}
 		bad := d.ours.Handle(watershed.Handler[*corev1.Pod]{Add: func(*corev1.Pod, bool) { panic("in the handler") }})
@@ -268,7 +274,9 @@ func TestDifference_indexPanic(t *testing.T) {
 			return []string{"x"}
 		}
 		if child {
-			must(t, d.theirs.AddIndexers(cache.Indexers{"bad": func(obj any) ([]string, error) { return values(obj.(*corev1.Pod)), nil }}))
+			must(t, d.theirs.AddIndexers(cache.Indexers{
+				"bad": func(obj any) ([]string, error) { return values(obj.(*corev1.Pod)), nil },
+			}))
 		}
 		index := watershed.IndexBy(d.ours, values)
 		d.start()
@@ -286,7 +294,8 @@ func TestDifference_firstIndexLater(t *testing.T) {
 	apart(t, func(d *duo) {
 		d.make()
 		theirClient := newTheirClient(d.model.theirs, false)
-		theirs := cache.NewSharedIndexInformerWithOptions(theirClient, &corev1.Pod{}, cache.SharedIndexInformerOptions{})
+		theirs := cache.NewSharedIndexInformerWithOptions(theirClient, &corev1.Pod{},
+			cache.SharedIndexInformerOptions{})
 		text := panics(func() { _ = theirs.AddIndexers(cache.Indexers{"node": theirIndexFunc("node")}) })
 		isTrue(t, strings.Contains(text, "nil map"), "client-go panics if it was made without indexes")
 		d.write("a/1", func(p *corev1.Pod) { p.Spec.NodeName = "node-1" })
@@ -304,7 +313,9 @@ func TestDifference_restart(t *testing.T) {
 		d.end()
 		_, err := d.theirs.AddEventHandler(&tape{})
 		isTrue(t, err != nil, "client-go takes no handler after its end")
-		d.ours.Handle(watershed.Handler[*corev1.Pod]{Add: func(p *corev1.Pod, _ bool) { d.tape.note("late %s", short(p)) }})
+		d.ours.Handle(watershed.Handler[*corev1.Pod]{
+			Add: func(p *corev1.Pod, _ bool) { d.tape.note("late %s", short(p)) },
+		})
 		d.write("a/1", nil)
 		d.model.theirs.watches = 0
 		d.run()
@@ -372,7 +383,9 @@ func TestDifference_resyncOfAHandlersOwn(t *testing.T) {
 		d.make() // without a resync period of the informer
 		ours, theirs := 0, 0
 		d.ours.Handle(watershed.Handler[*corev1.Pod]{Resync: time.Minute, Update: func(_, _ *corev1.Pod) { ours++ }})
-		_, err := d.theirs.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { theirs++ }}, time.Minute)
+		_, err := d.theirs.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) {
+			theirs++
+		}}, time.Minute)
 		must(t, err)
 		d.start()
 		time.Sleep(10*time.Minute + time.Second)
@@ -388,7 +401,9 @@ func TestDifference_resyncOfALateHandler(t *testing.T) {
 		d.start()
 		ours, theirs := 0, 0
 		d.ours.Handle(watershed.Handler[*corev1.Pod]{Resync: time.Minute, Update: func(_, _ *corev1.Pod) { ours++ }})
-		_, err := d.theirs.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { theirs++ }}, time.Minute)
+		_, err := d.theirs.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) {
+			theirs++
+		}}, time.Minute)
 		must(t, err)
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()

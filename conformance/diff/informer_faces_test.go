@@ -36,7 +36,10 @@ func init() {
 }
 
 var (
-	podKind  = &wire.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), New: func() runtime.Object { return &corev1.Pod{} }}
+	podKind = &wire.Kind{
+		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"),
+		New:              func() runtime.Object { return &corev1.Pod{} },
+	}
 	podGroup = schema.GroupResource{Resource: "pods"}
 )
 
@@ -59,7 +62,9 @@ const (
 )
 
 func (f fault) String() string {
-	return [...]string{"none", "broken", "gone", "too large", "busy", "refused", "internal", "unsupported", "not served"}[f]
+	return [...]string{
+		"none", "broken", "gone", "too large", "busy", "refused", "internal", "unsupported", "not served",
+	}[f]
 }
 
 // theirs returns the fault as client-go receives it from a client.
@@ -256,7 +261,9 @@ func encode(p *corev1.Pod, encoding wire.Encoding) *wire.Object {
 // ourSource is the model as a source of ours.
 type ourSource struct{ *face }
 
-func (s ourSource) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s ourSource) List(
+	ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	p, fault := s.list(ctx, opts.Version, int(opts.Limit), opts.Continue)
 	if fault != none {
 		return reflector.Page{}, fault.ours()
@@ -300,14 +307,17 @@ func newTheirClient(f *face, unable bool) *theirClient {
 			if fault != none {
 				return nil, fault.theirs()
 			}
-			list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(p.version), Continue: p.next}}
+			list := &corev1.PodList{
+				ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(p.version), Continue: p.next},
+			}
 			for _, pod := range p.pods {
 				list.Items = append(list.Items, *pod.DeepCopy())
 			}
 			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			stream, fault := f.watch(ctx, opts.ResourceVersion, opts.SendInitialEvents != nil && *opts.SendInitialEvents)
+			stream, fault := f.watch(ctx, opts.ResourceVersion,
+				opts.SendInitialEvents != nil && *opts.SendInitialEvents)
 			if fault != none {
 				return nil, fault.theirs()
 			}

@@ -184,7 +184,9 @@ func (r *reader) OnDelete(obj any) {
 
 // handler returns a handler of ours.
 func (r *reader) handler(resync time.Duration) watershed.Handler[*corev1.Pod] {
-	return watershed.Handler[*corev1.Pod]{Name: "reader", Add: r.add, Update: r.update, Delete: r.remove, Resync: resync}
+	return watershed.Handler[*corev1.Pod]{
+		Name: "reader", Add: r.add, Update: r.update, Delete: r.remove, Resync: resync,
+	}
 }
 
 // read runs a loop over our changes.

@@ -141,7 +141,8 @@ func (x *informers) anomaly() {
 		x.step("deletion of what never was")
 		w.version++
 		w.send(event{typ: watch.Deleted, version: w.version, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "x", Name: "never", UID: "never", ResourceVersion: strconv.Itoa(w.version), Labels: map[string]string{"tier": "front"},
+			Namespace: "x", Name: "never", UID: "never", ResourceVersion: strconv.Itoa(w.version),
+			Labels: map[string]string{"tier": "front"},
 		}}})
 	case now == nil && final != nil && !bad(final):
 		// Neither side keeps deleted objects, so neither can notice.
@@ -181,7 +182,12 @@ func (x *informers) anomaly() {
 
 // join adds a reader to both sides.
 func (x *informers) join() {
-	p := &pair{ours: newReader(true), theirs: newReader(false), before: map[string]known{}, never: x.resync == 0 || x.chance(3)}
+	p := &pair{
+		ours:   newReader(true),
+		theirs: newReader(false),
+		before: map[string]known{},
+		never:  x.resync == 0 || x.chance(3),
+	}
 	loop := x.chance(4)
 	x.step("reader joins: loop %v, never %v", loop, p.never)
 	var handle cache.ResourceEventHandlerRegistration

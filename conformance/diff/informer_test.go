@@ -101,7 +101,8 @@ func TestInformer(t *testing.T) {
 		return
 	}
 	for _, what := range []string{
-		"initial additions", "additions", "updates", "deletions seen", "deletions missed", "objects given again", "pods made anew",
+		"initial additions", "additions", "updates", "deletions seen", "deletions missed", "objects given again",
+		"pods made anew",
 		"pods refused", "indexes", "loops", "states listed", "states streamed", "watches resumed where client-go lists",
 	} {
 		if did.n[what] == 0 {
@@ -171,7 +172,8 @@ func newInformers(s *sequence, did *tally) *informers {
 	if s.chance(3) {
 		x.resync = time.Duration(5+s.IntN(10)) * time.Minute
 	}
-	x.step("%v, streaming %v (client %v), chunk %d, transform %v strict %v, resync %v", w.encoding, w.streaming, x.client, w.chunk, x.transform, x.strict, x.resync)
+	x.step("%v, streaming %v (client %v), chunk %d, transform %v strict %v, resync %v", w.encoding, w.streaming,
+		x.client, w.chunk, x.transform, x.strict, x.resync)
 
 	opts := &watershed.SourceOptions[*corev1.Pod]{
 		Resync: x.resync,
@@ -183,9 +185,10 @@ func newInformers(s *sequence, did *tally) *informers {
 		opts.Transform = cut(x.strict)
 	}
 	x.ours = watershed.FromSource(ourSource{w.ours}, opts)
-	x.theirs = cache.NewSharedIndexInformerWithOptions(newTheirClient(w.theirs, x.client), &corev1.Pod{}, cache.SharedIndexInformerOptions{
-		ResyncPeriod: x.resync, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-	})
+	x.theirs = cache.NewSharedIndexInformerWithOptions(newTheirClient(w.theirs, x.client), &corev1.Pod{},
+		cache.SharedIndexInformerOptions{
+			ResyncPeriod: x.resync, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		})
 	if x.transform {
 		noError(x.theirs.SetTransform(func(obj any) (any, error) { return cut(x.strict)(obj.(*corev1.Pod)) }))
 	}
@@ -270,7 +273,8 @@ func (x *informers) start() {
 	}
 	x.repair()
 	x.step("start, lists of any state are %d behind", w.lag)
-	x.check("HasSynced before the start", strconv.FormatBool(x.ours.HasSynced()), strconv.FormatBool(x.theirs.HasSynced()))
+	x.check("HasSynced before the start", strconv.FormatBool(x.ours.HasSynced()),
+		strconv.FormatBool(x.theirs.HasSynced()))
 	x.running.Go(func() { noError(x.ours.Run(x.ctx)) })
 	x.running.Go(func() { x.theirs.RunWithContext(x.ctx) })
 	x.settle()
@@ -295,7 +299,10 @@ func (x *informers) settle() {
 		time.Sleep(200 * time.Millisecond)
 	}
 	o, t := x.model.ours, x.model.theirs
-	panic(mismatch{fmt.Sprintf("a side does not come back: ours watches %v, client-go watches %v; ours %+v", o.stream != nil, t.stream != nil, x.ours.Status().Reflector)})
+	panic(mismatch{
+		fmt.Sprintf("a side does not come back: ours watches %v, client-go watches %v; ours %+v", o.stream != nil,
+			t.stream != nil, x.ours.Status().Reflector),
+	})
 }
 
 // calm lets the backoff of both sides end.

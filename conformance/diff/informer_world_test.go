@@ -104,8 +104,9 @@ func (w *model) write(key string, change func(*corev1.Pod)) *corev1.Pod {
 		}
 		e.typ, e.pod = watch.Added, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: name, UID: uidOf(w.uids), CreationTimestamp: metav1.Unix(int64(w.version), 0),
-				Labels: map[string]string{}, Annotations: map[string]string{"noise": "much"},
+				Namespace: namespace, Name: name, UID: uidOf(w.uids),
+				CreationTimestamp: metav1.Unix(int64(w.version), 0),
+				Labels:            map[string]string{}, Annotations: map[string]string{"noise": "much"},
 			},
 			Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/app:1"}}},
 			Status: corev1.PodStatus{Phase: corev1.PodPending},

@@ -110,7 +110,8 @@ func (x *stores) apply() {
 	for range 1 + x.IntN(4) {
 		p := x.pod()
 		deltas = append(deltas, delta.Delta[*pod]{
-			Type: delta.Added + delta.Type(x.IntN(int(delta.Replaced))), Key: podKey(p), Object: p, Version: podVersion(p),
+			Type: delta.Added + delta.Type(x.IntN(int(delta.Replaced))), Key: podKey(p), Object: p,
+			Version: podVersion(p),
 		})
 	}
 	x.step("Apply %s", show(deltas))
@@ -198,7 +199,9 @@ func (x *stores) index() {
 	switch x.IntN(4) {
 	case 0:
 		x.step("index by namespace")
-		x.namespace = store.NewIndex(x.ours, "namespace", func(p *pod) ([]string, error) { return []string{p.Namespace}, nil })
+		x.namespace = store.NewIndex(x.ours, "namespace", func(p *pod) ([]string, error) {
+			return []string{p.Namespace}, nil
+		})
 		add("namespace")
 	case 1:
 		x.step("index by tag")
@@ -261,7 +264,8 @@ func (x *stores) compareMoments() {
 			case had:
 				want = delta.Deleted
 			}
-			x.check("Diff of "+c.Key, fmt.Sprint(c.Type, c.Old, c.Missed, c.Key > last), fmt.Sprint(want, old, want == delta.Deleted, true))
+			x.check("Diff of "+c.Key, fmt.Sprint(c.Type, c.Old, c.Missed, c.Key > last),
+				fmt.Sprint(want, old, want == delta.Deleted, true))
 			last = c.Key
 			if c.Type == delta.Deleted {
 				delete(patched, c.Key)

@@ -54,14 +54,16 @@ func kubeStateMetrics(t *testing.T, w *comparedCluster) {
 	for _, s := range w.sides() {
 		port := freePort(t)
 		address[s] = fmt.Sprintf("http://127.0.0.1:%d/metrics", port)
-		start(t, w.program("kube-state-metrics"), "--kubeconfig", s.kubeconfig, "--host", "127.0.0.1", "--telemetry-host", "127.0.0.1",
+		start(t, w.program("kube-state-metrics"), "--kubeconfig", s.kubeconfig, "--host", "127.0.0.1",
+			"--telemetry-host", "127.0.0.1",
 			"--port", strconv.Itoa(port), "--telemetry-port", strconv.Itoa(freePort(t)))
 	}
 	series := func(ctx context.Context, s *side) (string, error) { return fetch(ctx, address[s]) }
 	w.compare(t, "series", `kube_deployment_status_replicas_available{namespace="shop",deployment="web"} 3`, series)
 	w.kubectl(t, "create", "deployment", "counted", "-n", "shop", "--image=registry.example/counted", "--replicas=4")
 	w.kubectl(t, "delete", "pod", "lonely", "-n", "shop", "--grace-period=0", "--force")
-	w.compare(t, "series after writes", `kube_deployment_status_replicas_available{namespace="shop",deployment="counted"} 4`, series)
+	w.compare(t, "series after writes",
+		`kube_deployment_status_replicas_available{namespace="shop",deployment="counted"} 4`, series)
 	if t.Failed() {
 		return
 	}
@@ -80,7 +82,8 @@ func kubeStateMetrics(t *testing.T, w *comparedCluster) {
 func popeye(t *testing.T, w *comparedCluster) {
 	t.Setenv("HOME", t.TempDir())
 	w.compare(t, "report", `"linter": "pods"`, func(ctx context.Context, s *side) (string, error) {
-		out, err := output(ctx, w.program("popeye"), "--kubeconfig", s.kubeconfig, "-A", "-o", "json", "--force-exit-zero", "--logs", os.DevNull)
+		out, err := output(ctx, w.program("popeye"), "--kubeconfig", s.kubeconfig, "-A", "-o", "json",
+			"--force-exit-zero", "--logs", os.DevNull)
 		return masked(indented(out)), err
 	})
 }
@@ -88,7 +91,9 @@ func popeye(t *testing.T, w *comparedCluster) {
 // stern compares the logs of the pods of a namespace, from the past and as they are written.
 func stern(t *testing.T, w *comparedCluster) {
 	args := func(s *side, more ...string) []string {
-		return append([]string{".", "--kubeconfig", s.kubeconfig, "-n", "shop", "-l", sternSelector, "--color", "never"}, more...)
+		return append([]string{
+			".", "--kubeconfig", s.kubeconfig, "-n", "shop", "-l", sternSelector, "--color", "never",
+		}, more...)
 	}
 	pods := w.identifyContainers(t)
 	w.compare(t, "past", "line 19 of the past", func(ctx context.Context, s *side) (string, error) {
@@ -106,17 +111,23 @@ func stern(t *testing.T, w *comparedCluster) {
 		}
 		return text, following[s].running()
 	}
-	w.compare(t, "begin to follow", "line 19 of the past", func(_ context.Context, s *side) (string, error) { return shown(s, pods) })
+	w.compare(t, "begin to follow", "line 19 of the past", func(_ context.Context, s *side) (string, error) {
+		return shown(s, pods)
+	})
 	// k9s, which shows the same log later, drops lines if more than 50 arrive at once.
 	for i := range 20 {
 		expect.NoError(t, w.cluster.AppendLog(fmt.Sprintf("line %d that is written now", i)))
 	}
-	w.compare(t, "follow", "line 19 that is written now", func(_ context.Context, s *side) (string, error) { return shown(s, pods) })
+	w.compare(t, "follow", "line 19 that is written now", func(_ context.Context, s *side) (string, error) {
+		return shown(s, pods)
+	})
 	w.kubectl(t, "scale", "statefulset", "db", "-n", "shop", "--replicas=3")
 	w.kubectl(t, "wait", "pod", "db-2", "-n", "shop", "--for=create", "--timeout=60s")
 	w.kubectl(t, "wait", "pod", "db-2", "-n", "shop", "--for=condition=Ready", "--timeout=60s")
 	w.identifyContainers(t)
-	w.compare(t, "a pod that is created", "db-2", func(_ context.Context, s *side) (string, error) { return shown(s, pods+1) })
+	w.compare(t, "a pod that is created", "db-2", func(_ context.Context, s *side) (string, error) {
+		return shown(s, pods+1)
+	})
 }
 
 const sternSelector = "app in (web, db)"

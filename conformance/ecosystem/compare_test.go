@@ -84,7 +84,8 @@ func difference(nameA, a, nameB, b string) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(only)) {
 		lines := only[name]
-		errs = append(errs, fmt.Errorf("%d lines only in %s, such as:\n%s", len(lines), name, strings.Join(lines[:min(len(lines), 10)], "\n")))
+		errs = append(errs, fmt.Errorf("%d lines only in %s, such as:\n%s", len(lines), name,
+			strings.Join(lines[:min(len(lines), 10)], "\n")))
 	}
 	return errors.Join(errs...)
 }

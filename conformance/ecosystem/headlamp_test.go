@@ -20,13 +20,20 @@ import (
 
 // headlampPaths are the lists that the pages of Headlamp read, and some objects.
 var headlampPaths = []string{
-	"/version", "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods", "/api/v1/pods?labelSelector=app%3Dweb", "/api/v1/services", "/api/v1/configmaps", "/api/v1/secrets",
-	"/api/v1/events?limit=2000", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims", "/api/v1/serviceaccounts", "/api/v1/endpoints", "/api/v1/resourcequotas", "/api/v1/limitranges",
-	"/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/apps/v1/replicasets", "/apis/batch/v1/jobs", "/apis/batch/v1/cronjobs",
-	"/apis/autoscaling/v2/horizontalpodautoscalers", "/apis/policy/v1/poddisruptionbudgets", "/apis/networking.k8s.io/v1/ingresses", "/apis/networking.k8s.io/v1/networkpolicies",
-	"/apis/storage.k8s.io/v1/storageclasses", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/apis/rbac.authorization.k8s.io/v1/rolebindings",
-	"/apis/coordination.k8s.io/v1/leases", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/example.com/v1/widgets", "/apis/metrics.k8s.io/v1beta1/nodes",
-	"/apis", "/apis/apps/v1", "/api/v1/namespaces/shop/pods/db-0", "/apis/apps/v1/namespaces/shop/deployments/web", "/apis/apps/v1/namespaces/shop/deployments/web/scale",
+	"/version", "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods", "/api/v1/pods?labelSelector=app%3Dweb",
+	"/api/v1/services", "/api/v1/configmaps", "/api/v1/secrets",
+	"/api/v1/events?limit=2000", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims",
+	"/api/v1/serviceaccounts", "/api/v1/endpoints", "/api/v1/resourcequotas", "/api/v1/limitranges",
+	"/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/apps/v1/replicasets",
+	"/apis/batch/v1/jobs", "/apis/batch/v1/cronjobs",
+	"/apis/autoscaling/v2/horizontalpodautoscalers", "/apis/policy/v1/poddisruptionbudgets",
+	"/apis/networking.k8s.io/v1/ingresses", "/apis/networking.k8s.io/v1/networkpolicies",
+	"/apis/storage.k8s.io/v1/storageclasses", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+	"/apis/rbac.authorization.k8s.io/v1/rolebindings",
+	"/apis/coordination.k8s.io/v1/leases", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+	"/apis/example.com/v1/widgets", "/apis/metrics.k8s.io/v1beta1/nodes",
+	"/apis", "/apis/apps/v1", "/api/v1/namespaces/shop/pods/db-0", "/apis/apps/v1/namespaces/shop/deployments/web",
+	"/apis/apps/v1/namespaces/shop/deployments/web/scale",
 	"/api/v1/namespaces/shop/pods/db-0/log?container=main&tailLines=5", "/api/v1/namespaces/shop/pods/nothing",
 }
 
@@ -43,7 +50,8 @@ func headlamp(t *testing.T, w *comparedCluster) {
 	backends := map[*side]*backend{}
 	for _, s := range w.sides() {
 		port := strconv.Itoa(freePort(t))
-		start(t, w.program("headlamp-server"), "-kubeconfig", s.kubeconfig, "-listen-addr", "127.0.0.1", "-port", port, "-plugins-dir", t.TempDir(), "-enable-helm")
+		start(t, w.program("headlamp-server"), "-kubeconfig", s.kubeconfig, "-listen-addr", "127.0.0.1", "-port", port,
+			"-plugins-dir", t.TempDir(), "-enable-helm")
 		backends[s] = &backend{address: "127.0.0.1:" + port, token: s.config.BearerToken}
 	}
 	send := func(method, path, body string) reading {
@@ -53,14 +61,23 @@ func headlamp(t *testing.T, w *comparedCluster) {
 		w.compare(t, path, "", send(http.MethodGet, "/clusters/one"+path, ""))
 	}
 	w.compare(t, "releases", "200", send(http.MethodGet, "/clusters/one/helm/releases/list?all=true", ""))
-	w.compare(t, "access review", `"allowed": true`, send(http.MethodPost, "/clusters/one/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-		`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"delete","resource":"pods","namespace":"shop"}}}`))
-	w.compare(t, "rules review", "resourceRules", send(http.MethodPost, "/clusters/one/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-		`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"shop"}}`))
-	w.compare(t, "patch", `"example.com/by": "headlamp"`, send(http.MethodPatch, "/clusters/one/apis/apps/v1/namespaces/shop/deployments/web", `{"metadata":{"annotations":{"example.com/by":"headlamp"}}}`))
-	w.compare(t, "read after the patch", `"example.com/by": "headlamp"`, send(http.MethodGet, "/clusters/one/apis/apps/v1/namespaces/shop/deployments/web", ""))
-	w.compare(t, "terminal", "hello", func(ctx context.Context, s *side) (string, error) { return backends[s].exec(ctx) })
-	for name, watch := range map[string]func(*backend, context.Context) (*websocket.Conn, error){"watch": (*backend).watch, "multiplexed watch": (*backend).multiplex} {
+	w.compare(t, "access review", `"allowed": true`,
+		send(http.MethodPost, "/clusters/one/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"delete","resource":"pods","namespace":"shop"}}}`))
+	w.compare(t, "rules review", "resourceRules",
+		send(http.MethodPost, "/clusters/one/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"shop"}}`))
+	w.compare(t, "patch", `"example.com/by": "headlamp"`,
+		send(http.MethodPatch, "/clusters/one/apis/apps/v1/namespaces/shop/deployments/web",
+			`{"metadata":{"annotations":{"example.com/by":"headlamp"}}}`))
+	w.compare(t, "read after the patch", `"example.com/by": "headlamp"`,
+		send(http.MethodGet, "/clusters/one/apis/apps/v1/namespaces/shop/deployments/web", ""))
+	w.compare(t, "terminal", "hello", func(ctx context.Context, s *side) (string, error) {
+		return backends[s].exec(ctx)
+	})
+	for name, watch := range map[string]func(*backend, context.Context) (*websocket.Conn, error){
+		"watch": (*backend).watch, "multiplexed watch": (*backend).multiplex,
+	} {
 		w.compare(t, name, "MODIFIED db-0", func(ctx context.Context, s *side) (string, error) {
 			return watched(ctx, w, func() (*websocket.Conn, error) { return watch(backends[s], ctx) })
 		})
@@ -134,7 +151,8 @@ func (b *backend) dial(ctx context.Context, path string, protocols ...string) (*
 // exec runs a command in a container and returns its output, with the number of the channel
 // before each message.
 func (b *backend) exec(ctx context.Context) (string, error) {
-	ws, err := b.dial(ctx, "/clusters/one/api/v1/namespaces/shop/pods/db-0/exec?container=main&command=echo&command=hello&stdout=1&stderr=1", "v4.channel.k8s.io")
+	ws, err := b.dial(ctx,
+		"/clusters/one/api/v1/namespaces/shop/pods/db-0/exec?container=main&command=echo&command=hello&stdout=1&stderr=1", "v4.channel.k8s.io")
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +184,8 @@ func (b *backend) multiplex(ctx context.Context) (*websocket.Conn, error) {
 		return nil, err
 	}
 	return ws, websocket.JSON.Send(ws, map[string]string{
-		"clusterId": clusterName, "userId": "somebody", "path": "/api/v1/namespaces/shop/pods", "query": watchQuery, "type": "REQUEST",
+		"clusterId": clusterName, "userId": "somebody", "path": "/api/v1/namespaces/shop/pods", "query": watchQuery,
+		"type": "REQUEST",
 	})
 }
 
@@ -199,7 +218,8 @@ func watched(ctx context.Context, w *comparedCluster, open func() (*websocket.Co
 		}
 		if !changed {
 			changed = true
-			if _, err := w.cluster.Kubectl(ctx, "annotate", "--overwrite", "pod", "db-0", "-n", "shop", "example.com/mark="+mark); err != nil {
+			if _, err := w.cluster.Kubectl(ctx, "annotate", "--overwrite", "pod", "db-0", "-n", "shop",
+				"example.com/mark="+mark); err != nil {
 				return "", err
 			}
 		}

@@ -29,9 +29,12 @@ func list(resource, want string) screen {
 }
 
 var screens = []screen{
-	list("pods", "db-0"), list("deployments", "paused"), list("services", "kubernetes"), list("nodes", "node-0"), list("namespaces", "shop"), list("events", "SuccessfulCreate"),
-	list("configmaps", "settings"), list("secrets", "Opaque"), list("replicasets", "web-"), list("jobs", "migrate"), list("cronjobs", "report"), list("daemonsets", "agent"),
-	list("statefulsets", "db"), list("crds", "Widget"), list("widgets", "three"), list("ingresses", "shop"), list("pvc", "shop"), list("clusterroles", "cluster-admin"),
+	list("pods", "db-0"), list("deployments", "paused"), list("services", "kubernetes"), list("nodes", "node-0"),
+	list("namespaces", "shop"), list("events", "SuccessfulCreate"),
+	list("configmaps", "settings"), list("secrets", "Opaque"), list("replicasets", "web-"), list("jobs", "migrate"),
+	list("cronjobs", "report"), list("daemonsets", "agent"),
+	list("statefulsets", "db"), list("crds", "Widget"), list("widgets", "three"), list("ingresses", "shop"),
+	list("pvc", "shop"), list("clusterroles", "cluster-admin"),
 	{"describe", "Tolerations", []string{":pods shop", "Enter", "WAIT", "d"}},
 	{"yaml", "resourceVersion", []string{":statefulsets shop", "Enter", "WAIT", "y"}},
 	{"logs", "line ", []string{":pods shop", "Enter", "WAIT", "l"}},
@@ -95,7 +98,8 @@ func k9sOfFleet(t *testing.T, w *comparedCluster) {
 			}
 			expect.Eventually(t, settling, func() error {
 				if screen.name == "widgets" || screen.name == "ingresses" {
-					return errors.Join(x.shows(t.Context(), w.fleet, screen.want), x.shows(t.Context(), w.fleet, "CLUSTER"))
+					return errors.Join(x.shows(t.Context(), w.fleet, screen.want),
+						x.shows(t.Context(), w.fleet, "CLUSTER"))
 				}
 				return same(t.Context(), w.direct, w.fleet, screen.want, body)
 			})
@@ -121,7 +125,10 @@ func (x *terminals) live(t *testing.T, w *comparedCluster) {
 // scale scales a deployment through the replica. Without --pass-through the screen shows
 // the refusal.
 func (x *terminals) scale(t *testing.T, w *comparedCluster) {
-	keys := []string{":deployments stage", "Enter", "WAIT", "/web", "Enter", "WAIT", "s", "WAIT", "4", "Left", "BSpace", "Tab", "Enter"}
+	keys := []string{
+		":deployments stage", "Enter", "WAIT", "/web", "Enter", "WAIT", "s", "WAIT", "4", "Left", "BSpace", "Tab",
+		"Enter",
+	}
 	t.Run("scale, refused", func(t *testing.T) {
 		expect.NoError(t, x.send(t.Context(), w.plain, keys...))
 		expect.Eventually(t, settling, func() error { return x.shows(t.Context(), w.plain, "read replica") })
@@ -136,7 +143,8 @@ func (x *terminals) scale(t *testing.T, w *comparedCluster) {
 // delete deletes a pod through the replica.
 func (x *terminals) delete(t *testing.T, w *comparedCluster) {
 	t.Run("delete", func(t *testing.T) {
-		expect.NoError(t, x.send(t.Context(), w.passing, ":pods stage", "Enter", "WAIT", "/done", "Enter", "WAIT", "C-d", "WAIT", "Tab", "Enter"))
+		expect.NoError(t, x.send(t.Context(), w.passing, ":pods stage", "Enter", "WAIT", "/done", "Enter", "WAIT",
+			"C-d", "WAIT", "Tab", "Enter"))
 		expect.Eventually(t, settling, func() error { return x.shows(t.Context(), w.passing, "pods(stage)[0]") })
 		expect.Equal(t, w.kubectl(t, "get", "pod", "done", "-n", "stage", "--ignore-not-found"), "")
 	})
@@ -159,7 +167,8 @@ func (x *terminals) start(t *testing.T, w *comparedCluster, s *side) error {
 	if err := os.WriteFile(config, []byte("k9s:\n  skipLatestRevCheck: true\n"), 0o600); err != nil {
 		return err
 	}
-	_, err := x.tmux(t.Context(), "new-session", "-d", "-x", "230", "-y", "140", "-s", s.name, "env", "K9S_CONFIG_DIR="+home, "K9S_LOGS_DIR="+home,
+	_, err := x.tmux(t.Context(), "new-session", "-d", "-x", "230", "-y", "140", "-s", s.name, "env",
+		"K9S_CONFIG_DIR="+home, "K9S_LOGS_DIR="+home,
 		w.program("k9s"), "--kubeconfig", s.kubeconfig, "--all-namespaces", "--splashless", "--logoless")
 	return err
 }

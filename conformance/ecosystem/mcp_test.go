@@ -33,9 +33,15 @@ var toolCalls = []toolCall{
 	{"resources_list", `{"apiVersion":"v1","kind":"Pod","labelSelector":"app=web","namespace":"shop"}`, "web-"},
 	{"pods_log", `{"namespace":"shop","name":"db-0","tail":5}`, "line "},
 	{"pods_exec", `{"namespace":"shop","name":"db-0","command":["echo","hello"]}`, "hello"},
-	{"resources_create_or_update", `{"resource":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"written\",\"namespace\":\"shop\"},\"data\":{\"by\":\"mcp\"}}"}`, "by: mcp"},
+	{
+		"resources_create_or_update",
+		`{"resource":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"written\",\"namespace\":\"shop\"},\"data\":{\"by\":\"mcp\"}}"}`, "by: mcp",
+	},
 	{"resources_get", `{"apiVersion":"v1","kind":"ConfigMap","namespace":"shop","name":"written"}`, "by: mcp"},
-	{"resources_scale", `{"apiVersion":"apps/v1","kind":"Deployment","namespace":"stage","name":"web","scale":2}`, "replicas: 2"},
+	{
+		"resources_scale", `{"apiVersion":"apps/v1","kind":"Deployment","namespace":"stage","name":"web","scale":2}`,
+		"replicas: 2",
+	},
 	{"nodes_top", `{}`, "metrics"},
 	{"helm_list", `{"all_namespaces":true}`, ""},
 }
@@ -47,7 +53,9 @@ func mcpServer(t *testing.T, w *comparedCluster) {
 	})
 	for _, c := range toolCalls {
 		w.compare(t, c.tool, c.want, func(ctx context.Context, s *side) (string, error) {
-			return w.askMCP(ctx, s, "tools/call", map[string]any{"name": c.tool, "arguments": json.RawMessage(c.arguments)})
+			return w.askMCP(ctx, s, "tools/call", map[string]any{
+				"name": c.tool, "arguments": json.RawMessage(c.arguments),
+			})
 		})
 	}
 }
@@ -56,7 +64,8 @@ func mcpServer(t *testing.T, w *comparedCluster) {
 func (w *comparedCluster) askMCP(ctx context.Context, s *side, method string, params any) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, w.program("kubernetes-mcp-server"), "--kubeconfig", s.kubeconfig, "--toolsets", "core,config,helm")
+	cmd := exec.CommandContext(ctx, w.program("kubernetes-mcp-server"), "--kubeconfig", s.kubeconfig, "--toolsets",
+		"core,config,helm")
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	in, err := cmd.StdinPipe()
@@ -76,7 +85,9 @@ func (w *comparedCluster) askMCP(ctx context.Context, s *side, method string, pa
 	}()
 	requests, answers := json.NewEncoder(in), json.NewDecoder(out)
 	call := func(id int, method string, params any) (json.RawMessage, error) {
-		if err := requests.Encode(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params}); err != nil {
+		if err := requests.Encode(map[string]any{
+			"jsonrpc": "2.0", "id": id, "method": method, "params": params,
+		}); err != nil {
 			return nil, fmt.Errorf("%s: %w", method, err)
 		}
 		for {
@@ -93,7 +104,11 @@ func (w *comparedCluster) askMCP(ctx context.Context, s *side, method string, pa
 			}
 		}
 	}
-	begin := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "1"}}
+	begin := map[string]any{
+		"protocolVersion": "2025-06-18",
+		"capabilities":    map[string]any{},
+		"clientInfo":      map[string]any{"name": "test", "version": "1"},
+	}
 	if _, err := call(1, "initialize", begin); err != nil {
 		return "", errors.Join(err, errors.New(tail(complaints.String())))
 	}

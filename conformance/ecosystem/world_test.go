@@ -62,7 +62,8 @@ func TestEcosystem(t *testing.T) {
 		name string
 		run  func(*testing.T, *comparedCluster)
 	}{
-		{"kube-state-metrics", kubeStateMetrics}, {"popeye", popeye}, {"stern", stern}, {"kubernetes-mcp-server", mcpServer},
+		{"kube-state-metrics", kubeStateMetrics}, {"popeye", popeye}, {"stern", stern},
+		{"kubernetes-mcp-server", mcpServer},
 		{"headlamp-server", headlamp}, {"k9s", k9s}, {"k9s of the fleet", k9sOfFleet},
 	} {
 		t.Run(p.name, func(t *testing.T) {
@@ -83,7 +84,11 @@ func newComparedCluster(t *testing.T, folder string) *comparedCluster {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	expect.NoError(t, w.cluster.Grant(ctx, "writer", "", rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+	expect.NoError(t, w.cluster.Grant(ctx, "writer", "", rbacv1.PolicyRule{
+		Verbs:     []string{"*"},
+		APIGroups: []string{"*"},
+		Resources: []string{"*"},
+	},
 		rbacv1.PolicyRule{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}))
 	w.populate(t)
 	binary := filepath.Join(w.dir, "watershed")
@@ -119,7 +124,9 @@ func (w *comparedCluster) kubectl(t *testing.T, args ...string) string {
 // populate creates objects of many kinds, and waits until the pods run.
 func (w *comparedCluster) populate(t *testing.T) {
 	t.Helper()
-	for _, step := range []string{"00-namespaces 05-before", "10-core 20-workloads 30-network 40-storage 60-types", "70-custom"} {
+	for _, step := range []string{
+		"00-namespaces 05-before", "10-core 20-workloads 30-network 40-storage 60-types", "70-custom",
+	} {
 		args := []string{"create"}
 		for name := range strings.FieldsSeq(step) {
 			args = append(args, "-f", filepath.Join("..", "replica", "testdata", "population", name+".yaml"))
@@ -141,7 +148,10 @@ func (w *comparedCluster) populate(t *testing.T) {
 func (w *comparedCluster) serve(ctx context.Context, t *testing.T, binary, name string, flags ...string) *side {
 	t.Helper()
 	state := filepath.Join(w.dir, name+"-state")
-	p := start(t, binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", state, "--kubeconfig", w.cluster.Kubeconfig(), "--context", clusterName, "--home", clusterName}, flags...)...)
+	p := start(t, binary, append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--state-dir", state, "--kubeconfig", w.cluster.Kubeconfig(), "--context",
+		clusterName, "--home", clusterName,
+	}, flags...)...)
 	var s *side
 	err := expect.Until(ctx, func() error {
 		if err := p.running(); err != nil {
@@ -176,7 +186,9 @@ func (w *comparedCluster) newSide(t *testing.T, name, server string, ca []byte) 
 	k.CurrentContext = clusterName
 	s := &side{
 		name: name, kubeconfig: filepath.Join(w.dir, name+".yaml"),
-		config: &rest.Config{Host: server, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1},
+		config: &rest.Config{
+			Host: server, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1,
+		},
 	}
 	expect.NoError(t, clientcmd.WriteToFile(*k, s.kubeconfig))
 	return s

@@ -26,7 +26,8 @@ import (
 
 // roles are all roles of the service discovery.
 var roles = []kubernetes.Role{
-	kubernetes.RoleNode, kubernetes.RolePod, kubernetes.RoleService, kubernetes.RoleEndpoint, kubernetes.RoleEndpointSlice, kubernetes.RoleIngress,
+	kubernetes.RoleNode, kubernetes.RolePod, kubernetes.RoleService, kubernetes.RoleEndpoint,
+	kubernetes.RoleEndpointSlice, kubernetes.RoleIngress,
 }
 
 func main() {

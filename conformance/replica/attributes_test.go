@@ -24,7 +24,8 @@ import (
 	"github.com/watershed-project/watershed/replica"
 )
 
-var attributesSeed = flag.Uint64("attributes.seed", 0, "seed of the random requests of TestAttributes; 0 takes the time")
+var attributesSeed = flag.Uint64("attributes.seed", 0,
+	"seed of the random requests of TestAttributes; 0 takes the time")
 
 // TestAttributes compares the attributes that the replica's hooks receive with those that
 // kube-apiserver authorizes, for random requests. A hook that applies RBAC decides the same
@@ -47,16 +48,20 @@ func TestAttributes(t *testing.T) {
 			t.Errorf("%s is routed as %+v and authorized as %+v", q.Path, q, got)
 		}
 	})
-	kube := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	kube := apirequest.RequestInfoFactory{
+		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+	}
 	resources := 0
 	for range 20_000 {
 		method, uri := randomRequest(r)
 		got = replica.Attributes{}
-		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, "/clusters/eu"+uri, http.NoBody))
+		server.ServeHTTP(httptest.NewRecorder(),
+			httptest.NewRequestWithContext(t.Context(), method, "/clusters/eu"+uri, http.NoBody))
 		info, err := kube.NewRequestInfo(httptest.NewRequestWithContext(t.Context(), method, uri, http.NoBody))
 		want := replica.Attributes{
 			Verb: info.Verb, Path: info.Path, IsResource: info.IsResourceRequest,
-			Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name,
+			Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource,
+			Namespace: info.Namespace, Name: info.Name,
 			FieldSelector: info.FieldSelector, LabelSelector: info.LabelSelector,
 		}
 		if got != want {
@@ -76,12 +81,15 @@ func TestAttributes(t *testing.T) {
 // and answered with another.
 func routesAsAuthorized(q *replica.Request) bool {
 	a := q.Attributes()
-	if !q.IsResource || q.Verb != "get" && q.Verb != "list" && q.Verb != "watch" || q.Resource == "" || q.Resource == "proxy" || q.Resource == "watch" {
+	if !q.IsResource || q.Verb != "get" && q.Verb != "list" && q.Verb != "watch" || q.Resource == "" ||
+		q.Resource == "proxy" || q.Resource == "watch" {
 		return true // it is not answered from a copy: no resource has these names
 	}
 	subresource, _, _ := strings.Cut(q.Subresource, "/")
-	return a.IsResource && a.Group == q.Group && a.Version == q.Version && a.Resource == q.Resource && a.Subresource == subresource &&
-		(a.Name == q.Name || q.Name == "") && (a.Namespace == q.Namespace || q.Resource == "namespaces" && q.Namespace == "") && a.Verb == q.Verb
+	return a.IsResource && a.Group == q.Group && a.Version == q.Version && a.Resource == q.Resource &&
+		a.Subresource == subresource &&
+		(a.Name == q.Name || q.Name == "") &&
+		(a.Namespace == q.Namespace || q.Resource == "namespaces" && q.Namespace == "") && a.Verb == q.Verb
 }
 
 // attributesServer returns a replica without clusters that passes every request to look,
@@ -96,10 +104,11 @@ func attributesServer(t *testing.T, look func(*replica.Request)) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := replica.New(f, &replica.Options{Authorize: func(_ *http.Request, q *replica.Request) (*replica.Access, error) {
-		look(q)
-		return nil, errors.New("refused")
-	}})
+	server, err := replica.New(f,
+		&replica.Options{Authorize: func(_ *http.Request, q *replica.Request) (*replica.Access, error) {
+			look(q)
+			return nil, errors.New("refused")
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,14 +123,18 @@ func randomRequest(r *rand.Rand) (method, uri string) {
 	}
 	parts = append(parts, "v1")
 	for range r.IntN(7) {
-		parts = append(parts, pick("pods", "namespaces", "namespaces", "nodes", "shop", "a", "status", "finalize", "log", "proxy", "watch", "scale", "", "x%2Fy", "."))
+		parts = append(parts, pick("pods", "namespaces", "namespaces", "nodes", "shop", "a", "status", "finalize",
+			"log", "proxy", "watch", "scale", "", "x%2Fy", "."))
 	}
 	uri = "/" + strings.Join(parts, "/") + pick("", "", "", "/", "//")
 	var query []string
 	for range r.IntN(4) {
-		query = append(query, pick("watch", "watch=1", "watch=true", "watch=false", "watch=0", "watch=maybe", "limit=5", "limit=x", "timeoutSeconds=y",
-			"fieldSelector=metadata.name%3Da", "fieldSelector=metadata.name%3Da%2Fb", "fieldSelector=metadata.name%3Da,spec.nodeName%3Db", "fieldSelector=%3D%3D%3D",
-			"fieldSelector=metadata.name!%3Da", "labelSelector=app%3Dweb", "labelSelector=%21%21", "resourceVersion=1", "sendInitialEvents=1", "allowWatchBookmarks=perhaps"))
+		query = append(query, pick("watch", "watch=1", "watch=true", "watch=false", "watch=0", "watch=maybe", "limit=5",
+			"limit=x", "timeoutSeconds=y",
+			"fieldSelector=metadata.name%3Da", "fieldSelector=metadata.name%3Da%2Fb",
+			"fieldSelector=metadata.name%3Da,spec.nodeName%3Db", "fieldSelector=%3D%3D%3D",
+			"fieldSelector=metadata.name!%3Da", "labelSelector=app%3Dweb", "labelSelector=%21%21", "resourceVersion=1",
+			"sendInitialEvents=1", "allowWatchBookmarks=perhaps"))
 	}
 	if len(query) > 0 {
 		uri += "?" + strings.Join(query, "&")

@@ -17,7 +17,9 @@ import (
 // The audit events of the program, which its own test has recorded, decode strictly with the
 // type of kube-apiserver, and lose nothing.
 func TestAudit_eventsAreUpstreams(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "cmd", "watershed", "internal", "audit", "testdata", "events.jsonl"))
+	text, err := os.ReadFile(
+		filepath.Join("..", "..", "cmd", "watershed", "internal", "audit", "testdata", "events.jsonl"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,8 @@ func TestAudit_eventsAreUpstreams(t *testing.T) {
 			t.Errorf("upstream's type has %v, want %v", got, want)
 		}
 	}
-	if stages[auditv1.StageResponseComplete] == 0 || stages[auditv1.StageResponseStarted] == 0 || stages[auditv1.StagePanic] == 0 {
+	if stages[auditv1.StageResponseComplete] == 0 || stages[auditv1.StageResponseStarted] == 0 ||
+		stages[auditv1.StagePanic] == 0 {
 		t.Errorf("stages are %v: one is missing", stages)
 	}
 }

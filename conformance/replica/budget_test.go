@@ -28,7 +28,8 @@ import (
 var (
 	budgetFlag   = flag.Int("budget", 192, "the memory limit of TestBudget in MiB")
 	budgetFor    = flag.Duration("budget-for", 20*time.Second, "how long TestBudget changes objects")
-	budgetNeeded = flag.Float64("budget-needed", 2, "how much memory the clusters of TestBudget need, as a multiple of the limit")
+	budgetNeeded = flag.Float64("budget-needed", 2,
+		"how much memory the clusters of TestBudget need, as a multiple of the limit")
 )
 
 // podMemory is about what a simulated pod takes in the copy, in bytes.
@@ -50,7 +51,9 @@ func TestBudget(t *testing.T) {
 	k := clientcmdapi.NewConfig()
 	for i := range clusters {
 		c := servers.Cluster(i)
-		k.Clusters[c.Name()] = &clientcmdapi.Cluster{Server: c.Config().Host, CertificateAuthorityData: c.Config().CAData, TLSServerName: c.Config().ServerName}
+		k.Clusters[c.Name()] = &clientcmdapi.Cluster{
+			Server: c.Config().Host, CertificateAuthorityData: c.Config().CAData, TLSServerName: c.Config().ServerName,
+		}
 		k.AuthInfos[c.Name()] = &clientcmdapi.AuthInfo{Token: c.Config().BearerToken}
 		k.Contexts[c.Name()] = &clientcmdapi.Context{Cluster: c.Name(), AuthInfo: c.Name()}
 	}
@@ -58,7 +61,8 @@ func TestBudget(t *testing.T) {
 	expect.NoError(t, clientcmd.WriteToFile(*k, path))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p, err := startServe(ctx, dir, "--kubeconfig", path, "--resources", "pods", "--memory-limit", fmt.Sprint(*budgetFlag))
+	p, err := startServe(ctx, dir, "--kubeconfig", path, "--resources", "pods", "--memory-limit",
+		fmt.Sprint(*budgetFlag))
 	expect.NoError(t, err)
 	t.Cleanup(func() {
 		p.stop()
@@ -72,7 +76,9 @@ func TestBudget(t *testing.T) {
 	b.run(ctx, *budgetFor)
 	cancel()
 	churning.Wait()
-	t.Logf("limit %d MiB, %d clusters with %d pods each; largest RSS %d MiB; %d of %d clusters are complete; %d lists answered, %d not", *budgetFlag, clusters, pods, b.largest>>20, b.complete, clusters, b.answered, b.refused)
+	t.Logf("limit %d MiB, %d clusters with %d pods each; largest RSS %d MiB; %d of %d clusters are complete; %d "+
+		"lists answered, %d not", *budgetFlag, clusters, pods, b.largest>>20, b.complete, clusters, b.answered,
+		b.refused)
 	if limit := int64(*budgetFlag) << 20; b.largest > limit+limit/8+64<<20 {
 		t.Errorf("the process took %d MiB of memory, with a limit of %d", b.largest>>20, *budgetFlag)
 	}
@@ -82,7 +88,8 @@ func TestBudget(t *testing.T) {
 	if b.answered == 0 {
 		t.Error("no list was answered")
 	}
-	if log := p.log.String(); !strings.Contains(log, "the caches are reduced") || !strings.Contains(log, "no memory for another resource") {
+	if log := p.log.String(); !strings.Contains(log, "the caches are reduced") ||
+		!strings.Contains(log, "no memory for another resource") {
 		t.Error("the log does not say what is reduced and what is not mirrored")
 	}
 	if !strings.Contains(b.document, "no memory for another") {

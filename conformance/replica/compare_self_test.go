@@ -27,7 +27,11 @@ func replied(code int, media, body string, header ...string) *answer {
 
 // versionsAt is replied at an address, with a list of versions that contains an address.
 func versionsAt(asked, named string) *answer {
-	a := replied(200, jsonAccept, fmt.Sprintf(`{"kind":"APIVersions","serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":%q}]}`, named))
+	a := replied(200, jsonAccept,
+		fmt.Sprintf(
+			`{"kind":"APIVersions","serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":%q}]}`,
+			named,
+		))
 	a.host = asked
 	return a
 }
@@ -42,13 +46,18 @@ func item(name, version string) string {
 }
 
 func row(cells, name string) string {
-	return fmt.Sprintf(`{"kind":"Table","metadata":{"resourceVersion":"9"},"rows":[{"cells":[%s],"object":{"metadata":{"name":%q,"resourceVersion":"5"}}}]}`, cells, name)
+	return fmt.Sprintf(
+		`{"kind":"Table","metadata":{"resourceVersion":"9"},"rows":[{"cells":[%s],"object":{"metadata":{"name":%q,"resourceVersion":"5"}}}]}`, cells, name,
+	)
 }
 
 func inProtobuf(t *testing.T, value string) string {
 	t.Helper()
 	var b bytes.Buffer
-	m := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"k": value}}
+	m := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		Data:     map[string]string{"k": value},
+	}
 	if err := protobuf.NewSerializer(known, known).Encode(m, &b); err != nil {
 		t.Fatal(err)
 	}
@@ -66,35 +75,96 @@ func TestComparison_notices(t *testing.T) {
 	}{
 		{"nothing", replied(200, jsonAccept, `{"a":1}`), replied(200, jsonAccept, `{ "a": 1 }`), uri, ""},
 		{"status", replied(200, jsonAccept, `{}`), replied(404, jsonAccept, `{}`), uri, "status"},
-		{"media type", replied(200, jsonAccept, `{}`), replied(200, "application/yaml", `{}`), uri, "header Content-Type"},
-		{"a header", replied(200, jsonAccept, `{}`, "Warning", "299 - x"), replied(200, jsonAccept, `{}`), uri, "header Warning"},
+		{
+			"media type", replied(200, jsonAccept, `{}`), replied(200, "application/yaml", `{}`), uri,
+			"header Content-Type",
+		},
+		{
+			"a header", replied(200, jsonAccept, `{}`, "Warning", "299 - x"), replied(200, jsonAccept, `{}`), uri,
+			"header Warning",
+		},
 		{"tags", replied(200, jsonAccept, `{}`, "ETag", "a"), replied(200, jsonAccept, `{}`, "ETag", "b"), uri, ""},
 		{"no tag", replied(200, jsonAccept, `{}`, "ETag", "a"), replied(200, jsonAccept, `{}`), uri, "has an ETag"},
 		{"a value", replied(200, jsonAccept, `{"a":{"b":1}}`), replied(200, jsonAccept, `{"a":{"b":2}}`), uri, "/a/b"},
-		{"a large number", replied(200, jsonAccept, `{"a":9007199254740993}`), replied(200, jsonAccept, `{"a":9007199254740992}`), uri, "/a"},
+		{
+			"a large number", replied(200, jsonAccept, `{"a":9007199254740993}`),
+			replied(200, jsonAccept, `{"a":9007199254740992}`), uri, "/a",
+		},
 		{"a number's type", replied(200, jsonAccept, `{"a":"1"}`), replied(200, jsonAccept, `{"a":1}`), uri, "/a"},
 		{"null", replied(200, jsonAccept, `{"a":null}`), replied(200, jsonAccept, `{}`), uri, "/a"},
 		{"more", replied(200, jsonAccept, `{}`), replied(200, jsonAccept, `{"a":1}`), uri, "/a"},
 		{"rest", replied(200, jsonAccept, `{}`), replied(200, jsonAccept, `{}{}`), uri, "body cannot be read"},
-		{"indentation", replied(200, jsonAccept, "{\n  \"a\": 1\n}"), replied(200, jsonAccept, `{"a":1}`), uri + "?pretty=true", "indented"},
-		{"indentation that nobody asked for", replied(200, jsonAccept, "{\n  \"a\": 1\n}"), replied(200, jsonAccept, `{"a":1}`), uri, ""},
+		{
+			"indentation", replied(200, jsonAccept, "{\n  \"a\": 1\n}"), replied(200, jsonAccept, `{"a":1}`),
+			uri + "?pretty=true", "indented",
+		},
+		{
+			"indentation that nobody asked for", replied(200, jsonAccept, "{\n  \"a\": 1\n}"),
+			replied(200, jsonAccept, `{"a":1}`), uri, "",
+		},
 		{"yaml", replied(200, "application/yaml", "a: 1"), replied(200, "application/yaml", "a: 2"), uri, "/a"},
-		{"protobuf", replied(200, protobufAccept, inProtobuf(t, "1")), replied(200, protobufAccept, inProtobuf(t, "2")), uri, "/data/k"},
-		{"an item", replied(200, jsonAccept, list("9", "", item("a", "5"))), replied(200, jsonAccept, list("9", "")), uri, "/items"},
-		{"order", replied(200, jsonAccept, list("9", "", item("a", "5"), item("b", "5"))), replied(200, jsonAccept, list("9", "", item("b", "5"), item("a", "5"))), uri, "/items/0/metadata/name"},
-		{"an older list", replied(200, jsonAccept, list("9", "", item("a", "5"))), replied(200, jsonAccept, list("6", "", item("a", "5"))), uri, ""},
-		{"a newer list", replied(200, jsonAccept, list("9", "")), replied(200, jsonAccept, list("10", "")), uri, "/metadata/resourceVersion"},
-		{"older than its item", replied(200, jsonAccept, list("9", "", item("a", "5"))), replied(200, jsonAccept, list("4", "", item("a", "5"))), uri, "/metadata/resourceVersion"},
-		{"no version", replied(200, jsonAccept, list("9", "")), replied(200, jsonAccept, list("", "")), uri, "/metadata/resourceVersion"},
-		{"an exact version", replied(200, jsonAccept, list("9", "")), replied(200, jsonAccept, list("8", "")), uri + "?resourceVersionMatch=Exact", "/metadata/resourceVersion"},
+		{
+			"protobuf", replied(200, protobufAccept, inProtobuf(t, "1")),
+			replied(200, protobufAccept, inProtobuf(t, "2")), uri, "/data/k",
+		},
+		{
+			"an item", replied(200, jsonAccept, list("9", "", item("a", "5"))), replied(200, jsonAccept, list("9", "")),
+			uri, "/items",
+		},
+		{
+			"order", replied(200, jsonAccept, list("9", "", item("a", "5"), item("b", "5"))),
+			replied(200, jsonAccept, list("9", "", item("b", "5"), item("a", "5"))), uri, "/items/0/metadata/name",
+		},
+		{
+			"an older list", replied(200, jsonAccept, list("9", "", item("a", "5"))),
+			replied(200, jsonAccept, list("6", "", item("a", "5"))), uri, "",
+		},
+		{
+			"a newer list", replied(200, jsonAccept, list("9", "")), replied(200, jsonAccept, list("10", "")), uri,
+			"/metadata/resourceVersion",
+		},
+		{
+			"older than its item", replied(200, jsonAccept, list("9", "", item("a", "5"))),
+			replied(200, jsonAccept, list("4", "", item("a", "5"))), uri, "/metadata/resourceVersion",
+		},
+		{
+			"no version", replied(200, jsonAccept, list("9", "")), replied(200, jsonAccept, list("", "")), uri,
+			"/metadata/resourceVersion",
+		},
+		{
+			"an exact version", replied(200, jsonAccept, list("9", "")), replied(200, jsonAccept, list("8", "")),
+			uri + "?resourceVersionMatch=Exact", "/metadata/resourceVersion",
+		},
 		{"tokens", replied(200, jsonAccept, list("9", "x")), replied(200, jsonAccept, list("9", "y")), uri, ""},
-		{"no token", replied(200, jsonAccept, list("9", "x")), replied(200, jsonAccept, list("9", "")), uri, "/metadata/continue"},
-		{"ages", replied(200, jsonAccept, row(`"a","59s"`, "a")), replied(200, jsonAccept, row(`"a","60s"`, "a")), uri, ""},
-		{"other ages", replied(200, jsonAccept, row(`"a","59s"`, "a")), replied(200, jsonAccept, row(`"a","80s"`, "a")), uri, "/rows/0/cells/1"},
-		{"a cell", replied(200, jsonAccept, row(`"a",1`, "a")), replied(200, jsonAccept, row(`"a","1"`, "a")), uri, "/rows/0/cells/1"},
-		{"own addresses", versionsAt("127.0.0.1:1", "192.0.2.1:1"), versionsAt("127.0.0.1:2", "127.0.0.1:2"), "/api", ""},
-		{"an address that was not asked", versionsAt("127.0.0.1:1", "192.0.2.1:1"), versionsAt("127.0.0.1:2", "192.0.2.1:2"), "/api", "/serverAddressByClientCIDRs/0/serverAddress"},
-		{"no address", versionsAt("127.0.0.1:1", "192.0.2.1:1"), replied(200, jsonAccept, `{"kind":"APIVersions","serverAddressByClientCIDRs":[]}`), "/api", "/serverAddressByClientCIDRs"},
+		{
+			"no token", replied(200, jsonAccept, list("9", "x")), replied(200, jsonAccept, list("9", "")), uri,
+			"/metadata/continue",
+		},
+		{
+			"ages", replied(200, jsonAccept, row(`"a","59s"`, "a")), replied(200, jsonAccept, row(`"a","60s"`, "a")),
+			uri, "",
+		},
+		{
+			"other ages", replied(200, jsonAccept, row(`"a","59s"`, "a")),
+			replied(200, jsonAccept, row(`"a","80s"`, "a")), uri, "/rows/0/cells/1",
+		},
+		{
+			"a cell", replied(200, jsonAccept, row(`"a",1`, "a")), replied(200, jsonAccept, row(`"a","1"`, "a")), uri,
+			"/rows/0/cells/1",
+		},
+		{
+			"own addresses", versionsAt("127.0.0.1:1", "192.0.2.1:1"), versionsAt("127.0.0.1:2", "127.0.0.1:2"), "/api",
+			"",
+		},
+		{
+			"an address that was not asked", versionsAt("127.0.0.1:1", "192.0.2.1:1"),
+			versionsAt("127.0.0.1:2", "192.0.2.1:2"), "/api", "/serverAddressByClientCIDRs/0/serverAddress",
+		},
+		{
+			"no address", versionsAt("127.0.0.1:1", "192.0.2.1:1"),
+			replied(200, jsonAccept, `{"kind":"APIVersions","serverAddressByClientCIDRs":[]}`), "/api",
+			"/serverAddressByClientCIDRs",
+		},
 		{"text", replied(200, "text/plain", "ok"), replied(200, "text/plain", "not ok"), uri, ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -147,7 +217,12 @@ func TestComparison_noticesEvents(t *testing.T) {
 		{"bookmarks in between", []event{a, b}, []event{a, told("BOOKMARK", "", "5"), b}, true},
 		{"the end of the initial events", []event{a, end, b}, []event{a, b, end}, false},
 		{"no end", []event{a, end}, []event{a}, false},
-		{"how far it has come", []event{a, end}, []event{a, told("BOOKMARK", "", "7", metav1.InitialEventsAnnotationKey)}, true},
+		{
+			"how far it has come",
+			[]event{a, end},
+			[]event{a, told("BOOKMARK", "", "7", metav1.InitialEventsAnnotationKey)},
+			true,
+		},
 		{"a bookmark's shape", []event{a, told("BOOKMARK", "", "5")}, []event{a, told("BOOKMARK", "x", "5")}, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -201,21 +276,33 @@ func TestCollection(t *testing.T) {
 func TestReport(t *testing.T) {
 	d := &differences[0]
 	equal := result{request: request{Category: "a", Method: "GET", URI: "/equal"}}
-	meant := result{request: request{Category: "a", Method: "POST", URI: "/meant"}, found: []finding{{"status", "200", "405"}}, intended: d}
-	wrong := result{request: request{Category: "b", Method: "GET", URI: "/wrong"}, found: []finding{{"status", "200", "500"}}}
+	meant := result{
+		request:  request{Category: "a", Method: "POST", URI: "/meant"},
+		found:    []finding{{"status", "200", "405"}},
+		intended: d,
+	}
+	wrong := result{
+		request: request{Category: "b", Method: "GET", URI: "/wrong"},
+		found:   []finding{{"status", "200", "500"}},
+	}
 	passed := result{request: meant.request}
 	page := report([]column{{differences: differences}, {name: "other", differences: passingDifferences}},
 		[][]result{{equal, meant, wrong}, {equal, passed, wrong}}, "v1", time.Unix(0, 0))
 	lines := strings.Split(page, "\n")
-	if !strings.HasPrefix(lines[0], "# ") || lines[2] != "1 of 3 requests equal" || lines[4] != "2 of 3 requests equal other" {
+	if !strings.HasPrefix(lines[0], "# ") || lines[2] != "1 of 3 requests equal" ||
+		lines[4] != "2 of 3 requests equal other" {
 		t.Errorf("the page begins with %q", lines[:5])
 	}
-	for _, want := range []string{"| requests | equal | equal other | sent |", "| a | 1 | 2 | 2 |", "| b | 0 | 0 | 1 |", "### " + d.name, "`POST /meant`: status: `200`, replica `405`", "### Not intended", "`GET /wrong`"} {
+	for _, want := range []string{
+		"| requests | equal | equal other | sent |", "| a | 1 | 2 | 2 |", "| b | 0 | 0 | 1 |", "### " + d.name,
+		"`POST /meant`: status: `200`, replica `405`", "### Not intended", "`GET /wrong`",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)
 		}
 	}
-	if _, other, _ := strings.Cut(page, "## Differences other"); strings.Contains(other, "/meant") || !strings.Contains(other, "/wrong") {
+	if _, other, _ := strings.Cut(page, "## Differences other"); strings.Contains(other, "/meant") ||
+		!strings.Contains(other, "/wrong") {
 		t.Errorf("the second list is %s", other)
 	}
 }

@@ -116,7 +116,8 @@ func (c *comparison) headers(server, copy http.Header) {
 	// Content-Length depends on the protocol. The headers of programs in the cluster, below
 	// proxy, are not passed back.
 	for _, name := range slices.Sorted(maps.Keys(server)) {
-		if name != "Content-Length" && !strings.Contains(c.request.path(), "/proxy/") && copy.Get(name) == "" && server.Get(name) != "" {
+		if name != "Content-Length" && !strings.Contains(c.request.path(), "/proxy/") && copy.Get(name) == "" &&
+			server.Get(name) != "" {
 			c.note("header "+name, quoted(server.Get(name)), "none")
 		}
 	}
@@ -160,7 +161,8 @@ func (c *comparison) bodies(server, copy *answer) {
 		a, b = withoutAddress(a, server.host, false), withoutAddress(b, copy.host, !c.both)
 	}
 	asked := strings.Contains(c.request.URI+c.request.Accept, "pretty")
-	if x, y := indented(server.body), indented(copy.body); asked && x != y && mediaType(server.header) == mediaType(copy.header) {
+	if x, y := indented(server.body),
+		indented(copy.body); asked && x != y && mediaType(server.header) == mediaType(copy.header) {
 		c.note("indented", x, y)
 	}
 	c.values(a, b)
@@ -213,7 +215,8 @@ func (c *comparison) lists(a, b any) {
 	exact := c.request.query("resourceVersionMatch") == "Exact" && (request{URI: c.askedCopy}).query("continue") == ""
 	switch {
 	case x == y:
-	case exact && x == (request{URI: c.asked}).query("resourceVersion") && y == (request{URI: c.askedCopy}).query("resourceVersion"):
+	case exact && x == (request{URI: c.asked}).query("resourceVersion") &&
+		y == (request{URI: c.askedCopy}).query("resourceVersion"):
 		// Each request had the version of the subject's own list.
 	case err1 != nil || err2 != nil || exact || at2 > at1 || at2 < newest(b):
 		c.note("/metadata/resourceVersion", x, fmt.Sprintf("%s, its newest item %d", y, newest(b)))
@@ -221,7 +224,8 @@ func (c *comparison) lists(a, b any) {
 	if (text(a, "metadata", "continue") != "") != (text(b, "metadata", "continue") != "") {
 		c.note("/metadata/continue", text(a, "metadata", "continue"), text(b, "metadata", "continue"))
 	}
-	c.diff("", without(a, "metadata", "resourceVersion", "continue"), without(b, "metadata", "resourceVersion", "continue"))
+	c.diff("", without(a, "metadata", "resourceVersion", "continue"),
+		without(b, "metadata", "resourceVersion", "continue"))
 }
 
 // newest returns the highest version of a list's items.
@@ -419,7 +423,8 @@ func (c *comparison) bookmark(server []event, e event) {
 	for _, s := range server {
 		if s.kind == e.kind && s.initialEnd() == e.initialEnd() {
 			// See events for the columns.
-			c.diff("bookmark", without(withoutVersion(s.object), "columnDefinitions"), without(withoutVersion(e.object), "columnDefinitions"))
+			c.diff("bookmark", without(withoutVersion(s.object), "columnDefinitions"),
+				without(withoutVersion(e.object), "columnDefinitions"))
 			return
 		}
 	}

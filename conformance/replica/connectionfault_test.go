@@ -114,9 +114,13 @@ func (c *streaming) endsWell(t *testing.T, s *three) {
 func (c *streaming) refused(t *testing.T) {
 	for _, code := range []string{"403", "500"} {
 		for name, open := range map[string]func(*rest.Config) (*heldStream, error){
-			"websocket": func(r *rest.Config) (*heldStream, error) { return openCommandIn(t.Context(), r, refuses+code, false) },
-			"spdy":      func(r *rest.Config) (*heldStream, error) { return openCommandIn(t.Context(), r, refuses+code, true) },
-			"log":       func(r *rest.Config) (*heldStream, error) { return openLog(t.Context(), r, refuses+code) },
+			"websocket": func(r *rest.Config) (*heldStream, error) {
+				return openCommandIn(t.Context(), r, refuses+code, false)
+			},
+			"spdy": func(r *rest.Config) (*heldStream, error) {
+				return openCommandIn(t.Context(), r, refuses+code, true)
+			},
+			"log": func(r *rest.Config) (*heldStream, error) { return openLog(t.Context(), r, refuses+code) },
 		} {
 			_, want := open(c.direct)
 			for range 10 {
@@ -233,8 +237,11 @@ func (c *streaming) dialCommand(t *testing.T) *net.TCPConn {
 	t.Cleanup(func() { _ = conn.Close() })
 	config.ServerName, config.NextProtos = address.Hostname(), []string{"http/1.1"}
 	secure := tls.Client(conn, config)
-	_, err = fmt.Fprintf(secure, "POST %s/api/v1/namespaces/default/pods/web/exec?container=main&command=cat&stdin=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer %s\r\n"+
-		"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", address.Path, c.through.BearerToken)
+	_, err = fmt.Fprintf(secure,
+		"POST %s/api/v1/namespaces/default/pods/web/exec?container=main&command=cat&stdin=1 HTTP/1.1\r\nHost: "+
+			"x\r\nContent-Length: 0\r\nAuthorization: Bearer %s\r\n"+
+			"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n",
+		address.Path, c.through.BearerToken)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-var streamsFlag = flag.Int("streams", 100, "how many commands and followed logs TestConnections_many opens at once, at most 1000")
+var streamsFlag = flag.Int("streams", 100,
+	"how many commands and followed logs TestConnections_many opens at once, at most 1000")
 
 const (
 	// mostConnections is how many connections the replica passes on to one cluster. Half of
@@ -90,7 +91,8 @@ func (c *streaming) settled(t *testing.T) (u usage) {
 func (c *streaming) restored(t *testing.T, before usage) (u usage) {
 	t.Helper()
 	expect.Eventually(t, patience, func() (err error) {
-		if u, err = c.used(); err == nil && (u.goroutines > before.goroutines+mostLeft || u.files > before.files+mostLeft) {
+		if u, err = c.used(); err == nil &&
+			(u.goroutines > before.goroutines+mostLeft || u.files > before.files+mostLeft) {
 			err = fmt.Errorf("left: %s; before: %s", u, before)
 		}
 		return err
@@ -103,7 +105,8 @@ func (c *streaming) used() (usage, error) {
 	closeIdle()
 	u, err := c.process.usage()
 	if commands, logs := c.kubelet.running(); err == nil && (u.passing > 0 || commands > 0 || logs > 0) {
-		err = fmt.Errorf("%d requests are passed on; the kubelet has %d commands and %d logs", u.passing, commands, logs)
+		err = fmt.Errorf("%d requests are passed on; the kubelet has %d commands and %d logs", u.passing, commands,
+			logs)
 	}
 	return u, err
 }
@@ -255,6 +258,7 @@ func (c *streamLoad) latencies(t *testing.T) string {
 		})
 	})
 	both.Wait()
-	return fmt.Sprintf("%d gets of the copy p50 %s p99 %s, %d passed on p50 %s p99 %s", len(copied), percentile(copied, 50), percentile(copied, 99),
+	return fmt.Sprintf("%d gets of the copy p50 %s p99 %s, %d passed on p50 %s p99 %s", len(copied),
+		percentile(copied, 50), percentile(copied, 99),
 		len(passed), percentile(passed, 50), percentile(passed, 99))
 }

@@ -40,14 +40,19 @@ func TestConnections(t *testing.T) {
 	t.Cleanup(page.Close)
 	certificate := newCertificate(t, "jane")
 	c := startStreaming(t, &kubetest.Options{
-		Name: "one", Users: []kubetest.User{{Name: "reader"}}, APIServerArgs: []string{"--client-ca-file=" + certificate.CAFile},
-		Kubelet: &kubetest.Kubelet{ForwardTo: page.Listener.Addr().(*net.TCPAddr).Port},
+		Name: "one", Users: []kubetest.User{{Name: "reader"}},
+		APIServerArgs: []string{"--client-ca-file=" + certificate.CAFile},
+		Kubelet:       &kubetest.Kubelet{ForwardTo: page.Listener.Addr().(*net.TCPAddr).Port},
 	}, "--pprof", "127.0.0.1:0")
 	c.createPods(t, "web", "page", refuses+"403", refuses+"500")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for user, resource := range map[string]string{"reader": "pods", "jane": "*"} {
-		if err := c.cluster.Grant(ctx, user, "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get", "list", "create", "patch"}}); err != nil {
+		if err := c.cluster.Grant(ctx, user, "default", rbacv1.PolicyRule{
+			APIGroups: []string{""},
+			Resources: []string{resource},
+			Verbs:     []string{"get", "list", "create", "patch"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +105,11 @@ var connectionCommands = []struct {
 	{line: "exec -i web -c main -- wc -c", stdin: strings.Repeat("0123456789", 300_000)},
 	{line: "exec web -c main -- sh -c 'yes 0123456789 | head -c 3000000'"},
 	// The command ends without reading its input.
-	{line: "exec -i web -c main -- sh -c 'yes 0123456789 | head -c 3000; exit 7'", stdin: strings.Repeat("0123456789", 300_000), code: 7},
+	{
+		line:  "exec -i web -c main -- sh -c 'yes 0123456789 | head -c 3000; exit 7'",
+		stdin: strings.Repeat("0123456789", 300_000),
+		code:  7,
+	},
 	{line: "exec web -c main -- no-such-command", code: 1},
 	{line: "exec web -c nope -- true", code: 1},
 	{line: "exec nope -- true", code: 1},
@@ -171,7 +180,8 @@ func (c *streaming) compareTerminals(t *testing.T, server, copy *userTerminal) {
 		}
 		// The size of the terminal arrives some time after the command has started.
 		s := k.beginAt(t, program, "exec", "-it", "web", "-c", "main", "--", "sh", "-c",
-			"test -t 0 && test -t 1 && until test \"$(stty size)\" = '33 77'; do sleep 0.05; done; echo ready; read line; echo got $line; sleep 1")
+			"test -t 0 && test -t 1 && until test \"$(stty size)\" = '33 77'; do sleep 0.05; done; echo ready; read "+
+				"line; echo got $line; sleep 1")
 		shows("ready")
 		if _, err := person.WriteString("hello\r"); err != nil {
 			t.Fatal(err)
@@ -271,7 +281,10 @@ func (c *streaming) compareCopied(t *testing.T, server, copy *userTerminal) {
 	for i, k := range []*userTerminal{server, copy} {
 		inside, back := fmt.Sprintf("copied-%d", i), filepath.Join(dir, fmt.Sprintf("back-%d", i))
 		all := output{}
-		for _, args := range [][]string{{"cp", file, "web:" + inside, "-c", "main"}, {"cp", "web:" + inside, back, "-c", "main"}} {
+		for _, args := range [][]string{
+			{"cp", file, "web:" + inside, "-c", "main"},
+			{"cp", "web:" + inside, back, "-c", "main"},
+		} {
 			o := k.input(t.Context(), "", args...)
 			all.stdout, all.stderr, all.code = all.stdout+o.stdout, all.stderr+o.stderr, all.code+o.code
 		}
@@ -302,7 +315,8 @@ func (c *streaming) compareDebugged(t *testing.T, server, copy *userTerminal, pr
 		})
 		s.stop()
 		o := k.input(t.Context(), "", "exec", "web", "-c", name, "--", "echo", "in the tool")
-		list := k.input(t.Context(), "", "get", "pod", "web", "-o", "jsonpath={.spec.ephemeralContainers[-1:].name} {.status.ephemeralContainerStatuses[-1:].name}")
+		list := k.input(t.Context(), "", "get", "pod", "web", "-o",
+			"jsonpath={.spec.ephemeralContainers[-1:].name} {.status.ephemeralContainerStatuses[-1:].name}")
 		text := s.err.String() + fmt.Sprint(o, list)
 		if o.code != 0 || list.stdout != name+" "+name {
 			t.Errorf("kubectl debug: %s", text)
@@ -328,7 +342,10 @@ func (c *streaming) checkRefusals(t *testing.T, certificate *rest.TLSClientConfi
 	jane := of(c.through, func(r *rest.Config) {
 		r.BearerToken, r.CertData, r.KeyData = "", certificate.CertData, certificate.KeyData
 	})
-	for _, line := range []string{"logs web", "exec web -c main -- true", "attach web -c main", "port-forward web 0:80", "cp web:a b -c main", "debug web --image=tool -c tool"} {
+	for _, line := range []string{
+		"logs web", "exec web -c main -- true", "attach web -c main", "port-forward web 0:80", "cp web:a b -c main",
+		"debug web --image=tool -c tool",
+	} {
 		args := words(line)
 		a, b := server.input(t.Context(), "", args...), copy.input(t.Context(), "", args...)
 		if a.code == 0 || !strings.Contains(a.stderr, "orbidden") || !strings.Contains(a.stderr, `"reader" cannot`) {

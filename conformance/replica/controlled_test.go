@@ -97,21 +97,26 @@ func (w *controlledWork) step(ctx context.Context, name string, change, done fun
 func workName(i int) string { return fmt.Sprintf("app-%d", i) }
 
 func (w *controlledWork) create(ctx context.Context) error {
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: workNamespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: workNamespace},
+	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	replicas := int32(w.size())
 	for i := range w.deployments() {
 		labels := map[string]string{"app": workName(i)}
 		meta := metav1.ObjectMeta{Name: workName(i), Labels: labels}
-		if _, err := w.client.AppsV1().Deployments(workNamespace).Create(ctx, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: workTemplate(labels),
-		}}, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.AppsV1().Deployments(workNamespace).Create(ctx,
+			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+				Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: workTemplate(labels),
+			}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		if _, err := w.client.CoreV1().Services(workNamespace).Create(ctx, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
-			Selector: labels, Ports: []corev1.ServicePort{{Port: 80}},
-		}}, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.CoreV1().Services(workNamespace).Create(ctx,
+			&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+				Selector: labels, Ports: []corev1.ServicePort{{Port: 80}},
+			}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
@@ -122,7 +127,10 @@ func workTemplate(labels map[string]string) corev1.PodTemplateSpec {
 	grace := int64(1) // the nodes use all of it
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "main", Image: "image:1"}}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &grace,
+			Containers:                    []corev1.Container{{Name: "main", Image: "image:1"}},
+		},
 	}
 }
 
@@ -135,7 +143,8 @@ func (w *controlledWork) reached(ctx context.Context, size int) error {
 	}
 	for _, d := range deployments.Items {
 		s := d.Status
-		if int(*d.Spec.Replicas) != size || s.ObservedGeneration < d.Generation || int(s.Replicas) != size || int(s.UpdatedReplicas) != size || int(s.AvailableReplicas) != size {
+		if int(*d.Spec.Replicas) != size || s.ObservedGeneration < d.Generation || int(s.Replicas) != size ||
+			int(s.UpdatedReplicas) != size || int(s.AvailableReplicas) != size {
 			return fmt.Errorf("deployment %s: generation %d, status %+v, want %d pods", d.Name, d.Generation, s, size)
 		}
 	}
@@ -156,8 +165,10 @@ func (w *controlledWork) reached(ctx context.Context, size int) error {
 	for _, s := range slices.Items {
 		endpoints += len(s.Endpoints)
 	}
-	if want := size * w.deployments(); len(deployments.Items) != w.deployments() || len(pods.Items) != want || endpoints != want {
-		return fmt.Errorf("%d deployments, %d pods and %d endpoints, want %d pods", len(deployments.Items), len(pods.Items), endpoints, want)
+	if want := size * w.deployments(); len(deployments.Items) != w.deployments() || len(pods.Items) != want ||
+		endpoints != want {
+		return fmt.Errorf("%d deployments, %d pods and %d endpoints, want %d pods", len(deployments.Items),
+			len(pods.Items), endpoints, want)
 	}
 	return nil
 }
@@ -196,7 +207,8 @@ func (w *controlledWork) scale(replicas int) func(context.Context) error {
 // patch changes all deployments.
 func (w *controlledWork) patch(ctx context.Context, patch string) error {
 	for i := range w.deployments() {
-		if _, err := w.client.AppsV1().Deployments(workNamespace).Patch(ctx, workName(i), types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := w.client.AppsV1().Deployments(workNamespace).Patch(ctx, workName(i), types.StrategicMergePatchType,
+			[]byte(patch), metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
@@ -240,7 +252,8 @@ func (w *controlledWork) gone(ctx context.Context) error {
 		return err
 	}
 	if len(deployments.Items)+len(sets.Items)+len(pods.Items) > 0 {
-		return fmt.Errorf("%d deployments, %d sets and %d pods still exist", len(deployments.Items), len(sets.Items), len(pods.Items))
+		return fmt.Errorf("%d deployments, %d sets and %d pods still exist", len(deployments.Items), len(sets.Items),
+			len(pods.Items))
 	}
 	return nil
 }

@@ -22,8 +22,10 @@ import (
 )
 
 var (
-	controlledFlag       = flag.Int("controlled", 50, "how many pods TestControllers lets the controllers create and place")
-	controlledDirectFlag = flag.Bool("controlled.direct", false, "let controllers at the API server do the same work before, and print their requests too")
+	controlledFlag = flag.Int("controlled", 50,
+		"how many pods TestControllers lets the controllers create and place")
+	controlledDirectFlag = flag.Bool("controlled.direct", false,
+		"let controllers at the API server do the same work before, and print their requests too")
 )
 
 // The users of the controllers, which have roles of the same names in every cluster.
@@ -54,7 +56,8 @@ func TestControllers(t *testing.T) {
 	through.sent.log(t, "requests to the replica")
 	through.reached.log(t, "requests that reached the API server")
 	for _, program := range controllers {
-		t.Logf("%s: errors at the API server:%s\nand through the replica:%s", program, direct.errors[program], through.errors[program])
+		t.Logf("%s: errors at the API server:%s\nand through the replica:%s", program, direct.errors[program],
+			through.errors[program])
 		judgeShares(t, program, through)
 	}
 }
@@ -69,7 +72,9 @@ func judgeShares(t *testing.T, program string, through controlResult) {
 	t.Helper()
 	collections := func(k requestKind) bool { return isReadVerb(k) && k.verb != "get" }
 	singles := func(k requestKind) bool { return k.verb == "get" && (k.what == "nodes" || k.what == "namespaces") }
-	for name, match := range map[string]func(requestKind) bool{"watches and lists": collections, "gets of nodes and namespaces": singles} {
+	for name, match := range map[string]func(requestKind) bool{
+		"watches and lists": collections, "gets of nodes and namespaces": singles,
+	} {
 		sent, reached := through.sent.of(program, match), through.reached.of(program, match)
 		if 10*reached > sent {
 			t.Errorf("%s: %d of %d %s reached the API server", program, reached, sent, name)
@@ -99,11 +104,16 @@ type controlResult struct {
 func control(t *testing.T, replicated bool) (result controlResult) {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
-	expect.NoError(t, os.WriteFile(policy, []byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]}`), 0o600))
+	expect.NoError(t, os.WriteFile(policy,
+		[]byte(
+			`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]}`,
+		), 0o600))
 	log, ownLog := filepath.Join(dir, "server.log"), filepath.Join(dir, "replica.log")
 	opts := &kubetest.Options{
 		Name: "one", Users: []kubetest.User{{Name: managerUser}, {Name: schedulerUser}},
-		APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=10000"},
+		APIServerArgs: []string{
+			"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-maxsize=10000",
+		},
 	}
 	var c *kubetest.Cluster
 	var p *passing
@@ -150,7 +160,9 @@ func startControllers(ctx context.Context, t *testing.T, c *kubetest.Cluster, at
 		Nodes:   2 + *controlledFlag/80,
 		Manager: filepath.Join(dir, "manager.yaml"), Scheduler: filepath.Join(dir, "scheduler.yaml"),
 		// Every controller has an account and a token of its own, as in most clusters.
-		ManagerArgs:   []string{"--leader-elect=true", "--use-service-account-credentials", "--kube-api-qps=200", "--kube-api-burst=300"},
+		ManagerArgs: []string{
+			"--leader-elect=true", "--use-service-account-credentials", "--kube-api-qps=200", "--kube-api-burst=300",
+		},
 		SchedulerArgs: []string{"--leader-elect=true"},
 	}
 	writeKubeconfigOf(t, nodes.Manager, at(managerUser))

@@ -33,7 +33,9 @@ func readCorpus() ([]request, error) {
 		if len(cells) != 5 {
 			return nil, fmt.Errorf("%s: line %d has %d cells", corpusFile, i+1, len(cells))
 		}
-		r := request{Method: cells[0], URI: cells[1], Accept: cells[2], Encoding: cells[3], From: strings.Split(cells[4], ", ")}
+		r := request{
+			Method: cells[0], URI: cells[1], Accept: cells[2], Encoding: cells[3], From: strings.Split(cells[4], ", "),
+		}
 		client, _, _ := strings.Cut(r.From[0], " ")
 		r.Category = "recorded from " + client
 		out = append(out, r)

@@ -24,7 +24,10 @@ func TestCrossing(t *testing.T) {
 	if w.process == nil {
 		t.Skip("there is no replica")
 	}
-	for _, path := range []string{"/api/v1/namespaces/bulk/configmaps", "/api/v1/configmaps", "/apis/example.com/v1/widgets", "/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
+	for _, path := range []string{
+		"/api/v1/namespaces/bulk/configmaps", "/api/v1/configmaps", "/apis/example.com/v1/widgets",
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles",
+	} {
 		whole := w.server.send(t.Context(), request{Method: http.MethodGet, URI: path, Accept: metadataAccept})
 		want := itemNames(t, whole)
 		// Each list alternates between two servers, and begins with the first.
@@ -33,7 +36,11 @@ func TestCrossing(t *testing.T) {
 			token, pages := "", 0
 			for ; pages == 0 || token != ""; pages++ {
 				s := pair[pages%2]
-				a := s.send(t.Context(), request{Method: http.MethodGet, URI: path + "?limit=2&continue=" + url.QueryEscape(token), Accept: metadataAccept})
+				a := s.send(t.Context(), request{
+					Method: http.MethodGet,
+					URI:    path + "?limit=2&continue=" + url.QueryEscape(token),
+					Accept: metadataAccept,
+				})
 				if a.err != nil || a.code != http.StatusOK || pages > 1000 {
 					t.Fatalf("page %d of %s at the %s: %d %v %.300s", pages, path, s.name, a.code, a.err, a.body)
 				}
@@ -113,7 +120,8 @@ func TestFidelity_random(t *testing.T) {
 			t.Errorf("%s\n\t%s", r.request, findings(r.found))
 		}
 	}
-	t.Logf("%d of %d requests equal, %d answered by the copy, in %.1fs", equal, len(requests), byCopy, time.Since(start).Seconds())
+	t.Logf("%d of %d requests equal, %d answered by the copy, in %.1fs", equal, len(requests), byCopy,
+		time.Since(start).Seconds())
 	if byCopy < len(requests)/8 || byCopy > len(requests)*9/10 {
 		t.Errorf("%d of %d requests are answered by the copy: the test compares one side only", byCopy, len(requests))
 	}
@@ -138,10 +146,14 @@ func (w *comparedCluster) randomRequest(r *rand.Rand) request {
 		query = append(query, "dryRun=All")
 	}
 	options := []string{
-		"limit=1", "limit=2", "limit=0", "limit=-1", "limit=x", "continue=x", "resourceVersion=0", "resourceVersion=x", "resourceVersion=-1", "resourceVersion=",
-		"resourceVersionMatch=NotOlderThan", "resourceVersionMatch=Exact", "resourceVersionMatch=x", "labelSelector=app%3Dweb", "labelSelector=!app", "labelSelector=%3D%3D%3D",
-		"fieldSelector=metadata.name%3Dweb", "fieldSelector=metadata.namespace%3Dshop", "fieldSelector=spec.x%3Dy", "fieldSelector=%3D", "pretty=true", "timeout=1s", "timeout=x",
-		"includeObject=Object", "includeObject=x", "watch=false", "allowWatchBookmarks=true", "sendInitialEvents=true", "shardSelector=x", "unknown=x",
+		"limit=1", "limit=2", "limit=0", "limit=-1", "limit=x", "continue=x", "resourceVersion=0", "resourceVersion=x",
+		"resourceVersion=-1", "resourceVersion=",
+		"resourceVersionMatch=NotOlderThan", "resourceVersionMatch=Exact", "resourceVersionMatch=x",
+		"labelSelector=app%3Dweb", "labelSelector=!app", "labelSelector=%3D%3D%3D",
+		"fieldSelector=metadata.name%3Dweb", "fieldSelector=metadata.namespace%3Dshop", "fieldSelector=spec.x%3Dy",
+		"fieldSelector=%3D", "pretty=true", "timeout=1s", "timeout=x",
+		"includeObject=Object", "includeObject=x", "watch=false", "allowWatchBookmarks=true", "sendInitialEvents=true",
+		"shardSelector=x", "unknown=x",
 	}
 	if list {
 		options = append(options, "watch=true", "watch=true")
@@ -149,6 +161,13 @@ func (w *comparedCluster) randomRequest(r *rand.Rand) request {
 	for range r.IntN(4) {
 		query = append(query, options[r.IntN(len(options))])
 	}
-	accept := pick("", jsonAccept, jsonAccept, protobufAccept, protobufAccept+","+jsonAccept, tableAccept, tablesAccept, metadataAccept, objectAccept, aggregatedAccept, accepts[r.IntN(len(accepts))])
-	return request{Category: "random", Method: method, URI: fmt.Sprintf("%s?%s", uri, strings.Join(query, "&")), Accept: accept, Encoding: pick("", "", "gzip", "identity")}
+	accept := pick("", jsonAccept, jsonAccept, protobufAccept, protobufAccept+","+jsonAccept, tableAccept, tablesAccept,
+		metadataAccept, objectAccept, aggregatedAccept, accepts[r.IntN(len(accepts))])
+	return request{
+		Category: "random",
+		Method:   method,
+		URI:      fmt.Sprintf("%s?%s", uri, strings.Join(query, "&")),
+		Accept:   accept,
+		Encoding: pick("", "", "gzip", "identity"),
+	}
 }

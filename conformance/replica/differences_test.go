@@ -20,22 +20,30 @@ type difference struct {
 // differences are all intended differences of a replica that does not pass requests on.
 var differences = []difference{
 	{
-		"Writes", "The replica is read-only. Every method except GET is answered with 405, and the message names the address to write to.",
+		"Writes", "The replica is read-only. Every method except GET is answered with 405, and the message names the " +
+			"address to write to.",
 		func(_ *comparedCluster, r *result) bool {
 			return r.request.Method != http.MethodGet && r.copy.code == http.StatusMethodNotAllowed
 		},
 	},
 	{
-		"Connections", "The replica serves the subresources that are made from the object. Logs and other requests that the server passes to a kubelet or a pod are answered with 405, and the message names the address to use.",
+		"Connections", "The replica serves the subresources that are made from the object. Logs and other requests " +
+			"that the server passes to a kubelet or a pod are answered with 405, and the message names the address " +
+			"to use.",
 		func(_ *comparedCluster, r *result) bool {
 			rest := belowVersion(r.request.path())
 			v, err := value(r.copy)
-			return slices.ContainsFunc(rest[min(2, len(rest)):], func(part string) bool { return slices.Contains(connected, part) }) &&
-				r.copy.code == http.StatusMethodNotAllowed && err == nil && strings.Contains(text(v, "message"), "made from the object; send the request to https://")
+			return slices.ContainsFunc(rest[min(2, len(rest)):], func(part string) bool {
+				return slices.Contains(connected, part)
+			}) &&
+				r.copy.code == http.StatusMethodNotAllowed && err == nil &&
+				strings.Contains(text(v, "message"), "made from the object; send the request to https://")
 		},
 	},
 	{
-		"Other versions of a resource", "A resource is mirrored in one version, the one that the server prefers. Discovery has no other versions: 404. Their objects are 503 and not 404, which an informer takes for the end of the resource.",
+		"Other versions of a resource",
+		"A resource is mirrored in one version, the one that the server prefers. Discovery has no other versions: " +
+			"404. Their objects are 503 and not 404, which an informer takes for the end of the resource.",
 		func(w *comparedCluster, r *result) bool {
 			want := http.StatusNotFound
 			if resourceOf(r.request.path()) != "" {
@@ -45,15 +53,22 @@ var differences = []difference{
 		},
 	},
 	{
-		"Resources that cannot be watched", "Resources that cannot be listed and watched, such as reviews and component statuses, cannot be mirrored. They are 404, and so are groups that have no others.",
+		"Resources that cannot be watched",
+		"Resources that cannot be listed and watched, such as reviews and component statuses, cannot be mirrored. " +
+			"They are 404, and so are groups that have no others.",
 		func(w *comparedCluster, r *result) bool {
 			return w.unwatchable(r.request.path()) && r.copy.code == http.StatusNotFound
 		},
 	},
 	{
-		"Pages about the server", "Metrics, profiles, keys and the list of all paths describe one server process. The replica does not return those of the server that it copies: 404.",
+		"Pages about the server",
+		"Metrics, profiles, keys and the list of all paths describe one server process. The replica does not return " +
+			"those of the server that it copies: 404.",
 		func(_ *comparedCluster, r *result) bool {
-			return slices.Contains([]string{"/", "/index.html", "/metrics", "/debug/pprof/", "/logs", "/statusz", "/flagz", "/.well-known/openid-configuration", "/openid/v1/jwks"}, r.request.path()) &&
+			return slices.Contains([]string{
+				"/", "/index.html", "/metrics", "/debug/pprof/", "/logs", "/statusz", "/flagz",
+				"/.well-known/openid-configuration", "/openid/v1/jwks",
+			}, r.request.path()) &&
 				r.copy.code == http.StatusNotFound
 		},
 	},
@@ -66,38 +81,50 @@ var differences = []difference{
 		},
 	},
 	{
-		"Versions of long ago", "The server reads the state of any version that was not compacted from etcd. The replica has a bounded history that begins with its watch. It answers older versions as a server does after compaction: 410, so that clients list again.",
+		"Versions of long ago", "The server reads the state of any version that was not compacted from etcd. The " +
+			"replica has a bounded history that begins with its watch. It answers older versions as a server does " +
+			"after compaction: 410, so that clients list again.",
 		func(_ *comparedCluster, r *result) bool {
 			if r.request.watches() {
-				return r.server.code == http.StatusOK && r.copy.code == http.StatusOK && len(r.copy.events) == 1 && expired(r.copy.events[0].object)
+				return r.server.code == http.StatusOK && r.copy.code == http.StatusOK && len(r.copy.events) == 1 &&
+					expired(r.copy.events[0].object)
 			}
 			v, err := value(r.copy)
 			return err == nil && r.server.code == http.StatusOK && r.copy.code == http.StatusGone && expired(v)
 		},
 	},
 	{
-		"Compressed documents", "The replica keeps OpenAPI documents compressed, and sends them compressed to clients that accept gzip. The server compresses only responses below /api and /apis.",
+		"Compressed documents", "The replica keeps OpenAPI documents compressed, and sends them compressed to " +
+			"clients that accept gzip. The server compresses only responses below /api and /apis.",
 		func(_ *comparedCluster, r *result) bool {
 			return strings.HasPrefix(r.request.path(), "/openapi/") && r.request.Encoding != "" &&
 				r.only("header Vary", "header Content-Encoding")
 		},
 	},
 	{
-		"Protobuf of definitions and API services", "Their Go types are not in k8s.io/api, so they are mirrored as JSON. A client that accepts only protobuf receives 406; one that also accepts JSON receives JSON.",
+		"Protobuf of definitions and API services",
+		"Their Go types are not in k8s.io/api, so they are mirrored as JSON. A client that accepts only protobuf " +
+			"receives 406; one that also accepts JSON receives JSON.",
 		func(_ *comparedCluster, r *result) bool {
 			resource := resourceOf(r.request.path())
-			return (resource == "customresourcedefinitions" || resource == "apiservices") && strings.HasPrefix(r.request.Accept, protobufAccept) &&
-				(r.copy.code == http.StatusNotAcceptable && (r.server.code == http.StatusOK || r.server.code == http.StatusNotFound) || r.only("header Content-Type"))
+			return (resource == "customresourcedefinitions" || resource == "apiservices") &&
+				strings.HasPrefix(r.request.Accept, protobufAccept) &&
+				(r.copy.code == http.StatusNotAcceptable &&
+					(r.server.code == http.StatusOK || r.server.code == http.StatusNotFound) ||
+					r.only("header Content-Type"))
 		},
 	},
 	{
-		"Internal errors", "For some mistakes of a client the server returns 500. The replica returns the 4xx that describes the mistake.",
+		"Internal errors", "For some mistakes of a client the server returns 500. The replica returns the 4xx that " +
+			"describes the mistake.",
 		func(_ *comparedCluster, r *result) bool {
 			return r.server.code == http.StatusInternalServerError && r.copy.code >= 400 && r.copy.code < 500
 		},
 	},
 	{
-		"Watches of lists", "The events of a watch contain single objects, so they cannot be sent as PartialObjectMetadataList. The server opens such a watch and never sends an event; the replica returns 406.",
+		"Watches of lists", "The events of a watch contain single objects, so they cannot be sent as " +
+			"PartialObjectMetadataList. The server opens such a watch and never sends an event; the replica returns " +
+			"406.",
 		func(_ *comparedCluster, r *result) bool {
 			return r.request.watches() && strings.Contains(r.request.Accept, "as=PartialObjectMetadataList") &&
 				r.server.code == http.StatusOK && len(r.server.events) == 0 && r.copy.code == http.StatusNotAcceptable
@@ -108,32 +135,44 @@ var differences = []difference{
 // passingDifferences are all intended differences of a replica with --pass-through.
 var passingDifferences = []difference{
 	{
-		"Health", "The paths /healthz, /livez and /readyz report on the copy, also with --pass-through, so their verbose form has other checks. The checks below them are those of the server.",
+		"Health", "The paths /healthz, /livez and /readyz report on the copy, also with --pass-through, so their " +
+			"verbose form has other checks. The checks below them are those of the server.",
 		func(_ *comparedCluster, r *result) bool {
-			return slices.Contains([]string{"/healthz", "/livez", "/readyz"}, r.request.path()) && strings.Contains(r.request.URI, "verbose")
+			return slices.Contains([]string{"/healthz", "/livez", "/readyz"}, r.request.path()) &&
+				strings.Contains(r.request.URI, "verbose")
 		},
 	},
 	{
-		"Watches of versions of long ago", "A watch that begins before the history of the replica receives 410, as from a server after compaction, so that the client lists again and watches the copy. It is not passed on: after a restart of the replica all watches of its clients would stay at the server. Lists of old versions are passed on.",
+		"Watches of versions of long ago",
+		"A watch that begins before the history of the replica receives 410, as from a server after compaction, so " +
+			"that the client lists again and watches the copy. It is not passed on: after a restart of the replica " +
+			"all watches of its clients would stay at the server. Lists of old versions are passed on.",
 		func(_ *comparedCluster, r *result) bool {
-			return r.request.watches() && r.server.code == http.StatusOK && r.copy.code == http.StatusOK && len(r.copy.events) == 1 && expired(r.copy.events[0].object)
+			return r.request.watches() && r.server.code == http.StatusOK && r.copy.code == http.StatusOK &&
+				len(r.copy.events) == 1 && expired(r.copy.events[0].object)
 		},
 	},
 	{
-		"Protobuf of definitions and API services", "Their Go types are not in k8s.io/api, so they are mirrored as JSON. A client that accepts both protobuf and JSON receives JSON from the copy. A request that accepts only protobuf is passed on.",
+		"Protobuf of definitions and API services",
+		"Their Go types are not in k8s.io/api, so they are mirrored as JSON. A client that accepts both protobuf and " +
+			"JSON receives JSON from the copy. A request that accepts only protobuf is passed on.",
 		func(_ *comparedCluster, r *result) bool {
 			resource := resourceOf(r.request.path())
-			return (resource == "customresourcedefinitions" || resource == "apiservices") && strings.HasPrefix(r.request.Accept, protobufAccept) && r.only("header Content-Type")
+			return (resource == "customresourcedefinitions" || resource == "apiservices") &&
+				strings.HasPrefix(r.request.Accept, protobufAccept) && r.only("header Content-Type")
 		},
 	},
 	{
-		"Caching", "The replica forbids to cache a response that has no rule of its own. The server does that too, except for some internal errors.",
+		"Caching", "The replica forbids to cache a response that has no rule of its own. The server does that too, " +
+			"except for some internal errors.",
 		func(_ *comparedCluster, r *result) bool {
-			return r.only("header Cache-Control") && r.server.code == http.StatusInternalServerError && r.server.header.Get("Cache-Control") == ""
+			return r.only("header Cache-Control") && r.server.code == http.StatusInternalServerError &&
+				r.server.header.Get("Cache-Control") == ""
 		},
 	},
 	{
-		"Pages for a browser", "HTML is not passed back: in a browser it would be a page of the replica, with access to all of its clusters. Only the response of a program in the cluster can be HTML, below proxy.",
+		"Pages for a browser", "HTML is not passed back: in a browser it would be a page of the replica, with access " +
+			"to all of its clusters. Only the response of a program in the cluster can be HTML, below proxy.",
 		func(_ *comparedCluster, r *result) bool {
 			return mediaType(r.server.header) == "text/html" && r.copy.code == http.StatusNotFound
 		},

@@ -63,20 +63,26 @@ func TestSubresources_change(t *testing.T) {
 	for _, name := range []string{"full", "bare", "wrong"} {
 		for _, below := range []string{"status", "scale"} {
 			for _, accept := range []string{jsonAccept, tableAccept} {
-				requests = append(requests, request{URI: "/apis/below.example.com/v1/namespaces/noisy/gauges/" + name + "/" + below, Accept: accept})
+				requests = append(requests, request{
+					URI: "/apis/below.example.com/v1/namespaces/noisy/gauges/" + name + "/" + below, Accept: accept,
+				})
 			}
 		}
 	}
-	requests = append(requests, request{URI: "/apis/below.example.com/v1", Accept: jsonAccept}, request{URI: "/apis", Accept: aggregatedAccept})
+	requests = append(requests, request{
+		URI: "/apis/below.example.com/v1", Accept: jsonAccept,
+	}, request{URI: "/apis", Accept: aggregatedAccept})
 	for i, below := range []string{
 		"", "status: {}", "status: {}, scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}",
-		"scale: {specReplicasPath: .spec.other, statusReplicasPath: .status.size, labelSelectorPath: .status.of}", "status: {}",
+		"scale: {specReplicasPath: .spec.other, statusReplicasPath: .status.size, labelSelectorPath: .status.of}",
+		"status: {}",
 	} {
 		if _, err := w.cluster.KubectlInput(t.Context(), fmt.Sprintf(gauges, below), "apply", "-f", "-"); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if _, err := w.cluster.Kubectl(t.Context(), "wait", "crd", "gauges.below.example.com", "--for=condition=Established", "--timeout=60s"); err != nil {
+			if _, err := w.cluster.Kubectl(t.Context(), "wait", "crd", "gauges.below.example.com",
+				"--for=condition=Established", "--timeout=60s"); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := w.cluster.KubectlInput(t.Context(), gaugeObjects, "apply", "-f", "-"); err != nil {

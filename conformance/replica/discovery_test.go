@@ -132,7 +132,9 @@ func (c *catalogue) group(g map[string]any) map[string]any {
 		return nil
 	}
 	g["versions"] = kept
-	if !slices.ContainsFunc(kept, func(v any) bool { return text(v, "version") == text(g, "preferredVersion", "version") }) {
+	if !slices.ContainsFunc(kept, func(v any) bool {
+		return text(v, "version") == text(g, "preferredVersion", "version")
+	}) {
 		g["preferredVersion"] = kept[0]
 	}
 	return g

@@ -87,10 +87,13 @@ func acceptEdges() []request {
 	}
 	// An error also has a media type.
 	for _, accept := range accepts {
-		out = append(out, request{Category: "media types", URI: "/api/v1/namespaces/shop/configmaps/absent", Accept: accept})
+		out = append(out, request{
+			Category: "media types", URI: "/api/v1/namespaces/shop/configmaps/absent", Accept: accept,
+		})
 	}
 	for _, uri := range []string{
-		"/api/v1/namespaces/shop/configmaps/settings?pretty=true", "/api/v1/namespaces/shop/configmaps/settings?pretty=false",
+		"/api/v1/namespaces/shop/configmaps/settings?pretty=true",
+		"/api/v1/namespaces/shop/configmaps/settings?pretty=false",
 		"/api/v1/namespaces/shop/configmaps/settings?pretty=1", "/api/v1/namespaces/shop/configmaps/settings?pretty=0",
 		"/api/v1/namespaces/shop/configmaps/settings?pretty=x", "/api/v1/namespaces/shop/configmaps/settings?pretty",
 		"/api/v1/namespaces/shop/configmaps?pretty=true", "/apis/example.com/v1/planets/earth?pretty=true",
@@ -109,23 +112,34 @@ func acceptEdges() []request {
 func tableEdges() []request {
 	var out []request
 	for _, uri := range []string{
-		"/api/v1/namespaces/shop/pods", "/api/v1/namespaces/shop/configmaps/settings", "/apis/example.com/v1/namespaces/shop/widgets/one",
+		"/api/v1/namespaces/shop/pods", "/api/v1/namespaces/shop/configmaps/settings",
+		"/apis/example.com/v1/namespaces/shop/widgets/one",
 		"/api/v1/namespaces/bare/pods", "/apis/example.com/v1/namespaces/bare/widgets",
 	} {
 		for _, option := range []string{"None", "Metadata", "Object", "metadata", "Everything", ""} {
 			out = append(out, request{Category: "tables", URI: uri + "?includeObject=" + option, Accept: tableAccept})
 		}
-		out = append(out, request{Category: "tables", URI: uri + "?includeObject=Object", Accept: "application/json;as=Table;v=v1beta1;g=meta.k8s.io"})
+		out = append(out, request{
+			Category: "tables",
+			URI:      uri + "?includeObject=Object",
+			Accept:   "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+		})
 	}
-	for _, encoding := range []string{"gzip", "identity", "deflate", "br", "gzip, deflate, br", "gzip;q=0", "*", "GZIP", "identity;q=0"} {
-		for _, uri := range []string{"/api/v1/namespaces/bulk/configmaps", "/api/v1/namespaces/shop/configmaps/settings"} {
+	for _, encoding := range []string{
+		"gzip", "identity", "deflate", "br", "gzip, deflate, br", "gzip;q=0", "*", "GZIP", "identity;q=0",
+	} {
+		for _, uri := range []string{
+			"/api/v1/namespaces/bulk/configmaps", "/api/v1/namespaces/shop/configmaps/settings",
+		} {
 			for _, accept := range []string{jsonAccept, protobufAccept} {
 				out = append(out, request{Category: "compression", URI: uri, Accept: accept, Encoding: encoding})
 			}
 		}
 	}
 	for _, accept := range []string{"application/yaml", tableAccept, metadataAccept} {
-		out = append(out, request{Category: "compression", URI: "/api/v1/namespaces/bulk/configmaps", Accept: accept, Encoding: "gzip"})
+		out = append(out, request{
+			Category: "compression", URI: "/api/v1/namespaces/bulk/configmaps", Accept: accept, Encoding: "gzip",
+		})
 	}
 	return out
 }
@@ -142,7 +156,9 @@ func (w *comparedCluster) kindEdges() []request {
 		for _, accept := range []string{jsonAccept, protobufAccept, tableAccept, metadataAccept} {
 			out = append(out, request{Category: "every kind", URI: r.path(), Accept: accept})
 		}
-		out = append(out, request{Category: "every kind", URI: r.path() + "?includeObject=Object&limit=2", Accept: tableAccept})
+		out = append(out, request{
+			Category: "every kind", URI: r.path() + "?includeObject=Object&limit=2", Accept: tableAccept,
+		})
 		one := w.uids["one:"+r.path()]
 		if one == "" {
 			continue

@@ -18,7 +18,10 @@ func subresourceEdges(object, name string) []request {
 	add := func(accept, uri string) {
 		out = append(out, request{Category: "subresources", URI: uri, Accept: accept})
 	}
-	for _, accept := range []string{"", jsonAccept, "application/yaml", protobufAccept, protobufAccept + "," + jsonAccept, tableAccept, tablesAccept, objectAccept, metadataAccept, "text/html"} {
+	for _, accept := range []string{
+		"", jsonAccept, "application/yaml", protobufAccept, protobufAccept + "," + jsonAccept, tableAccept,
+		tablesAccept, objectAccept, metadataAccept, "text/html",
+	} {
 		add(accept, object+"/"+name)
 	}
 	absent := path.Dir(object) + "/absent/" + name
@@ -42,17 +45,21 @@ func belowEdges() []request {
 		}
 	}
 	const (
-		scale, status             = "/apis/apps/v1/namespaces/shop/deployments/web/scale", "/api/v1/namespaces/shop/pods/db-0/status"
-		customScale, customStatus = "/apis/example.com/v1/namespaces/shop/widgets/one/scale", "/apis/example.com/v1/namespaces/shop/widgets/one/status"
-		resize                    = "/api/v1/namespaces/shop/pods/db-0/resize"
+		scale, status = "/apis/apps/v1/namespaces/shop/deployments/web/scale",
+			"/api/v1/namespaces/shop/pods/db-0/status"
+		customScale, customStatus = "/apis/example.com/v1/namespaces/shop/widgets/one/scale",
+			"/apis/example.com/v1/namespaces/shop/widgets/one/status"
+		resize = "/api/v1/namespaces/shop/pods/db-0/resize"
 	)
 	for _, uri := range []string{scale, status, customScale, customStatus, resize} {
 		for _, accept := range accepts {
 			add(accept, uri)
 		}
 		for _, query := range []string{
-			"resourceVersion=999999999", "resourceVersion=999999999&watch=true", "resourceVersion=1", "resourceVersion=-1", "resourceVersion=x&watch=1", "watch=true&timeoutSeconds=1", "watch=false", "watch",
-			"limit=x", "limit=1", "labelSelector=!!", "fieldSelector=x", "resourceVersionMatch=Exact", "continue=x", "pretty=true", "export=false", "timeout=1s", "includeObject=None", "includeObject=nothing",
+			"resourceVersion=999999999", "resourceVersion=999999999&watch=true", "resourceVersion=1",
+			"resourceVersion=-1", "resourceVersion=x&watch=1", "watch=true&timeoutSeconds=1", "watch=false", "watch",
+			"limit=x", "limit=1", "labelSelector=!!", "fieldSelector=x", "resourceVersionMatch=Exact", "continue=x",
+			"pretty=true", "export=false", "timeout=1s", "includeObject=None", "includeObject=nothing",
 		} {
 			add(jsonAccept, uri+"?"+query)
 			add(tableAccept, uri+"?"+query)
@@ -61,22 +68,41 @@ func belowEdges() []request {
 	}
 	// Some cannot be read, whether the object exists or not.
 	for _, accept := range []string{jsonAccept, protobufAccept, "text/html"} {
-		add(accept, "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/absent/finalize", "/api/v1/namespaces/shop/pods/db-0/binding", "/api/v1/namespaces/shop/pods/db-0/eviction", "/api/v1/namespaces/shop/pods/absent/eviction",
-			"/api/v1/namespaces/shop/serviceaccounts/robot/token", "/api/v1/namespaces/shop/pods/db-0/eviction?watch=true")
+		add(accept, "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/absent/finalize",
+			"/api/v1/namespaces/shop/pods/db-0/binding", "/api/v1/namespaces/shop/pods/db-0/eviction",
+			"/api/v1/namespaces/shop/pods/absent/eviction",
+			"/api/v1/namespaces/shop/serviceaccounts/robot/token",
+			"/api/v1/namespaces/shop/pods/db-0/eviction?watch=true")
 		// Some do not exist.
-		add(accept, "/apis/example.com/v1/namespaces/shop/widgets/one/extra", "/apis/example.com/v1/namespaces/shop/widgets/absent/extra", "/apis/example.com/v1/planets/earth/status", "/apis/example.com/v1/planets/earth/scale", "/api/v1/namespaces/shop/configmaps/settings/status",
-			"/apis/apps/v1/namespaces/shop/daemonsets/agent/scale", "/apis/apps/v1/namespaces/shop/deployments/web/resize", "/api/v1/namespaces/shop/scale")
+		add(accept, "/apis/example.com/v1/namespaces/shop/widgets/one/extra",
+			"/apis/example.com/v1/namespaces/shop/widgets/absent/extra", "/apis/example.com/v1/planets/earth/status",
+			"/apis/example.com/v1/planets/earth/scale", "/api/v1/namespaces/shop/configmaps/settings/status",
+			"/apis/apps/v1/namespaces/shop/daemonsets/agent/scale",
+			"/apis/apps/v1/namespaces/shop/deployments/web/resize", "/api/v1/namespaces/shop/scale")
 		// Some are at the wrong path.
-		add(accept, "/api/v1/pods/db-0/status", "/apis/apps/v1/deployments/web/scale", "/apis/example.com/v1/widgets/one/status", "/apis/example.com/v1/namespaces/shop/planets/earth/status", "/api/v1/namespaces/shop/nodes/node-0/status",
-			"/apis/apps/v1/watch/namespaces/shop/deployments/web/status", "/apis/example.com/v1/watch/namespaces/shop/widgets/one/status", "/apis/example.com/v1/watch/namespaces/shop/widgets/one/extra", "/api/v1/watch/namespaces/shop/status", "/api/v1/namespaces/shop/status/extra", "/api/v1/namespaces/shop/finalize/extra")
+		add(accept, "/api/v1/pods/db-0/status", "/apis/apps/v1/deployments/web/scale",
+			"/apis/example.com/v1/widgets/one/status", "/apis/example.com/v1/namespaces/shop/planets/earth/status",
+			"/api/v1/namespaces/shop/nodes/node-0/status",
+			"/apis/apps/v1/watch/namespaces/shop/deployments/web/status",
+			"/apis/example.com/v1/watch/namespaces/shop/widgets/one/status",
+			"/apis/example.com/v1/watch/namespaces/shop/widgets/one/extra", "/api/v1/watch/namespaces/shop/status",
+			"/api/v1/namespaces/shop/status/extra", "/api/v1/namespaces/shop/finalize/extra")
 	}
-	add(jsonAccept, "/api/v1/namespaces/shop/pods/a%20b/status", "/api/v1/namespaces/shop/pods/%2E%2E/status", "/apis/example.com/v1/namespaces/shop/widgets/A/scale", "/apis/example.com/v1/namespaces/absent/widgets/one/scale", "/apis/apps/v1/namespaces/absent/deployments/web/scale")
+	add(jsonAccept, "/api/v1/namespaces/shop/pods/a%20b/status", "/api/v1/namespaces/shop/pods/%2E%2E/status",
+		"/apis/example.com/v1/namespaces/shop/widgets/A/scale",
+		"/apis/example.com/v1/namespaces/absent/widgets/one/scale",
+		"/apis/apps/v1/namespaces/absent/deployments/web/scale")
 	for _, encoding := range []string{"gzip", "identity"} {
-		out = append(out, request{Category: "subresources", URI: status, Accept: jsonAccept, Encoding: encoding}, request{Category: "subresources", URI: scale, Accept: jsonAccept, Encoding: encoding})
+		out = append(out, request{
+			Category: "subresources", URI: status, Accept: jsonAccept, Encoding: encoding,
+		}, request{Category: "subresources", URI: scale, Accept: jsonAccept, Encoding: encoding})
 	}
 	// Subresources that the server forwards. Its responses are those of a cluster without
 	// kubelets.
-	add(jsonAccept, "/api/v1/namespaces/shop/pods/db-0/log", "/api/v1/namespaces/shop/pods/db-0/log?follow=true", "/api/v1/namespaces/shop/pods/db-0/exec?command=ls", "/api/v1/namespaces/shop/pods/db-0/attach", "/api/v1/namespaces/shop/pods/db-0/portforward", "/api/v1/namespaces/shop/pods/db-0/proxy/", "/api/v1/namespaces/shop/services/web/proxy/index.html", "/api/v1/nodes/node-0/proxy/metrics")
+	add(jsonAccept, "/api/v1/namespaces/shop/pods/db-0/log", "/api/v1/namespaces/shop/pods/db-0/log?follow=true",
+		"/api/v1/namespaces/shop/pods/db-0/exec?command=ls", "/api/v1/namespaces/shop/pods/db-0/attach",
+		"/api/v1/namespaces/shop/pods/db-0/portforward", "/api/v1/namespaces/shop/pods/db-0/proxy/",
+		"/api/v1/namespaces/shop/services/web/proxy/index.html", "/api/v1/nodes/node-0/proxy/metrics")
 	return out
 }
 
@@ -130,8 +156,10 @@ func TestSubresources_ofFleet(t *testing.T) {
 		}
 	}
 	for uri, code := range map[string]int{
-		"/apis/apps/v1/namespaces/shop/deployments/absent/scale": http.StatusNotFound, "/apis/apps/v1/namespaces/shop/deployments/web/extra": http.StatusNotFound,
-		"/api/v1/namespaces/shop/pods/db-0/eviction": http.StatusMethodNotAllowed, "/api/v1/namespaces/shop/pods/db-0/log": http.StatusMethodNotAllowed,
+		"/apis/apps/v1/namespaces/shop/deployments/absent/scale": http.StatusNotFound,
+		"/apis/apps/v1/namespaces/shop/deployments/web/extra":    http.StatusNotFound,
+		"/api/v1/namespaces/shop/pods/db-0/eviction":             http.StatusMethodNotAllowed,
+		"/api/v1/namespaces/shop/pods/db-0/log":                  http.StatusMethodNotAllowed,
 	} {
 		if a := all.send(t.Context(), request{Method: http.MethodGet, URI: uri}); a.err != nil || a.code != code {
 			t.Errorf("%s: %d %v, want %d", uri, a.code, a.err, code)
@@ -147,7 +175,9 @@ func TestSubresources_ofOrigin(t *testing.T) {
 		t.Skip("the server is the origin")
 	}
 	consistent := http.Header{"Watershed-Read": {"consistent"}}
-	for _, uri := range append([]string{"/api/v1/namespaces/shop/pods/db-0/log", "/api/v1/namespaces/shop/pods/db-0/eviction"}, readBelow...) {
+	for _, uri := range append([]string{
+		"/api/v1/namespaces/shop/pods/db-0/log", "/api/v1/namespaces/shop/pods/db-0/eviction",
+	}, readBelow...) {
 		resp, err := w.copy.do(t.Context(), request{Method: http.MethodGet, URI: uri, Accept: jsonAccept}, consistent)
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +194,9 @@ func TestSubresources_ofOrigin(t *testing.T) {
 			}
 			continue
 		}
-		if a := w.server.send(t.Context(), request{Method: http.MethodGet, URI: uri, Accept: jsonAccept}); !passed || string(body) != string(a.body) {
+		if a := w.server.send(t.Context(), request{
+			Method: http.MethodGet, URI: uri, Accept: jsonAccept,
+		}); !passed || string(body) != string(a.body) {
 			t.Errorf("%s: passed on is %t: %s, want %s", uri, passed, body, a.body)
 		}
 	}

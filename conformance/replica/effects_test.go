@@ -34,7 +34,11 @@ const effectRounds = 20
 // evictions and deletions of many objects. Reads over another connection of the same user
 // must show them at once, and must come from the copy.
 func TestEffects(t *testing.T) {
-	counters := []kubetest.User{{Name: "counter-0", Groups: []string{"system:masters"}}, {Name: "counter-1", Groups: []string{"system:masters"}}, {Name: "counter-2", Groups: []string{"system:masters"}}}
+	counters := []kubetest.User{
+		{Name: "counter-0", Groups: []string{"system:masters"}},
+		{Name: "counter-1", Groups: []string{"system:masters"}},
+		{Name: "counter-2", Groups: []string{"system:masters"}},
+	}
 	p := startPassing(t, &kubetest.Options{Name: "one", Users: counters})
 	expect.Soon(t, "the copy is complete", func() bool { return p.readies(t) })
 	for name, protobuf := range map[string]bool{"json": false, "protobuf": true} {
@@ -116,9 +120,11 @@ func (e *effectTest) get(ctx context.Context, path string, into any) (status int
 // create creates a pod with a node, or without one.
 func (e *effectTest) create(ctx context.Context, namespace, name, node string) error {
 	grace := int64(30)
-	_, err := e.write.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
-		NodeName: node, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "main", Image: "image"}},
-	}}, metav1.CreateOptions{})
+	_, err := e.write.CoreV1().Pods(namespace).Create(ctx,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "main", Image: "image"}},
+		}}, metav1.CreateOptions{})
 	return err
 }
 
@@ -127,7 +133,10 @@ func (e *effectTest) bind(ctx context.Context, i int) (bool, error) {
 	if err := e.create(ctx, "default", name, ""); err != nil {
 		return false, err
 	}
-	if err := e.write.CoreV1().Pods("default").Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}, metav1.CreateOptions{}); err != nil {
+	if err := e.write.CoreV1().Pods("default").Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "n"},
+	}, metav1.CreateOptions{}); err != nil {
 		return false, err
 	}
 	var pod corev1.Pod
@@ -152,7 +161,8 @@ func (e *effectTest) evict(ctx context.Context, i int) (bool, error) {
 	if _, err := e.write.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{}); err != nil {
 		return false, err
 	}
-	if err := e.write.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := e.write.CoreV1().Pods("default").EvictV1(ctx,
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return false, err
 	}
 	var pod corev1.Pod
@@ -166,7 +176,8 @@ func (e *effectTest) evict(ctx context.Context, i int) (bool, error) {
 
 func (e *effectTest) deleteAll(ctx context.Context, i int) (bool, error) {
 	namespace := fmt.Sprintf("%s-%d", e.prefix, i)
-	if _, err := e.write.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := e.write.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return false, err
 	}
 	for n := range 3 {
@@ -175,7 +186,8 @@ func (e *effectTest) deleteAll(ctx context.Context, i int) (bool, error) {
 			return false, err
 		}
 	}
-	if err := e.write.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := e.write.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		return false, err
 	}
 	var pods corev1.PodList
@@ -194,10 +206,12 @@ func (e *effectTest) deleteAll(ctx context.Context, i int) (bool, error) {
 // deleteNone deletes a collection that has no objects, after a change of another resource.
 func (e *effectTest) deleteNone(ctx context.Context, i int) (bool, error) {
 	namespace := fmt.Sprintf("%s-empty-%d", e.prefix, i)
-	if _, err := e.write.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := e.write.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return false, err
 	}
-	if err := e.write.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := e.write.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		return false, err
 	}
 	var pods corev1.PodList
@@ -213,7 +227,8 @@ func testOthers(t *testing.T, p *passing) {
 	fromCopy := 0
 	for i := range effectRounds {
 		name := fmt.Sprintf("other-%d", i)
-		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		expect.NoError(t, err)
 		var m corev1.ConfigMap
 		status, copied, err := e.get(t.Context(), "/api/v1/namespaces/default/configmaps/"+name, &m)
@@ -270,7 +285,10 @@ func testConflicts(t *testing.T, p *passing, users []kubetest.User) {
 		}
 		name := fmt.Sprintf("counter-%t", through)
 		maps := p.client(t, p.direct).CoreV1().ConfigMaps("default")
-		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": "0"}}, metav1.CreateOptions{})
+		_, err := maps.Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data:       map[string]string{"n": "0"},
+		}, metav1.CreateOptions{})
 		expect.NoError(t, err)
 		var counted, conflicts, lost atomic.Int64
 		var all sync.WaitGroup
@@ -303,7 +321,8 @@ func testConflicts(t *testing.T, p *passing, users []kubetest.User) {
 		if got.Data["n"] != strconv.FormatInt(counted.Load(), 10) {
 			t.Errorf("%s counts, want %d", got.Data["n"], counted.Load())
 		}
-		t.Logf("through the replica %t: %d counted, %d conflicts, %d given up, in %s", through, counted.Load(), conflicts.Load(), lost.Load(), time.Since(began).Round(time.Millisecond))
+		t.Logf("through the replica %t: %d counted, %d conflicts, %d given up, in %s", through, counted.Load(),
+			conflicts.Load(), lost.Load(), time.Since(began).Round(time.Millisecond))
 		failed[through] = lost.Load()
 	}
 	if failed[true] > 2*failed[false]+int64(5*len(users)) {

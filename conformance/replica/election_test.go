@@ -39,7 +39,9 @@ func TestElection(t *testing.T) {
 	}
 	expect.Soon(t, "leases are mirrored", func() bool { return sourceOfLeases(t, mirroring.through) == "" })
 	var all sync.WaitGroup
-	for lease, at := range map[string]*rest.Config{"direct": p.direct, "passed": p.through, "mirrored": mirroring.through} {
+	for lease, at := range map[string]*rest.Config{
+		"direct": p.direct, "passed": p.through, "mirrored": mirroring.through,
+	} {
 		all.Go(func() {
 			e := &election{T: t, lease: lease, at: at, truth: p.client(t, p.direct)}
 			e.run()
@@ -178,7 +180,8 @@ func (e *election) run() {
 	e.holds(third)
 	third.resign()
 	<-third.ended
-	e.Logf("lease %s: another candidate leads %s after the leader was cut off, and %s after it resigned", e.lease, failOver.Round(time.Millisecond), handOver.Round(time.Millisecond))
+	e.Logf("lease %s: another candidate leads %s after the leader was cut off, and %s after it resigned", e.lease,
+		failOver.Round(time.Millisecond), handOver.Round(time.Millisecond))
 	if handOver >= leaseDuration {
 		e.Errorf("lease %s: it was not released", e.lease)
 	}
@@ -200,7 +203,8 @@ func (e *election) holds(c *candidate) {
 		e.Errorf("lease %s: %s does not lead any more", e.lease, c.id)
 	default:
 	}
-	lease, err := e.truth.CoordinationV1().Leases(metav1.NamespaceDefault).Get(e.Context(), e.lease, metav1.GetOptions{})
+	lease, err := e.truth.CoordinationV1().Leases(metav1.NamespaceDefault).Get(e.Context(), e.lease,
+		metav1.GetOptions{})
 	if err != nil {
 		e.Error(err)
 		return

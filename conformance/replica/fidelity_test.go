@@ -199,7 +199,8 @@ func (w *comparedCluster) compareEach(ctx context.Context, r request, columns []
 			results[i] = w.compare(&columns[i], r, server, copies[i])
 			equal = equal && len(results[i].found) == 0
 		}
-		if equal || attempt == 3 || attempt > 0 && reflect.DeepEqual(stable(server), stable(w.askOne(ctx, w.server, r))) {
+		if equal || attempt == 3 ||
+			attempt > 0 && reflect.DeepEqual(stable(server), stable(w.askOne(ctx, w.server, r))) {
 			return results
 		}
 		time.Sleep(200 * time.Millisecond) // the copy catches up

@@ -58,7 +58,8 @@ func TestFleetView(t *testing.T) {
 	shows := func(args []string, want ...string) error {
 		o := k.run(ctx, args...)
 		if got := rowsOf(o.stdout); o.code != 0 || !slices.Equal(got, want) {
-			return fmt.Errorf("kubectl %s: %d %s\n%s\nwhich is %q, want %q", strings.Join(args, " "), o.code, o.stderr, o.stdout, got, want)
+			return fmt.Errorf("kubectl %s: %d %s\n%s\nwhich is %q, want %q", strings.Join(args, " "), o.code, o.stderr,
+				o.stdout, got, want)
 		}
 		return nil
 	}

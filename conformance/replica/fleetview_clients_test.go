@@ -51,13 +51,20 @@ func testFleetKubectl(t *testing.T, p *pair) {
 		return nil
 	})
 	for line, rows := range map[string][]string{
-		"get pods -n printed --chunk-size=5":                                          want,
-		"get pods -A --chunk-size=5 --sort-by=.metadata.name":                         {"east/pod-0", "west/pod-0", "east/pod-1", "west/pod-1", "east/pod-2", "west/pod-2", "east/pod-3", "west/pod-3", "east/pod-4", "west/pod-4", "east/pod-5", "west/pod-5"},
-		"get pods -A -l app=pod-3":                                                    {"east/pod-3", "west/pod-3"},
-		"get pods -A -o wide --field-selector=metadata.name=pod-2":                    {"east/pod-2", "west/pod-2"},
-		"get pods -A -l watershed.dev/cluster=west":                                   {"west/pod-0", "west/pod-1", "west/pod-2", "west/pod-3", "west/pod-4", "west/pod-5"},
+		"get pods -n printed --chunk-size=5": want,
+		"get pods -A --chunk-size=5 --sort-by=.metadata.name": {
+			"east/pod-0", "west/pod-0", "east/pod-1", "west/pod-1", "east/pod-2", "west/pod-2", "east/pod-3",
+			"west/pod-3", "east/pod-4", "west/pod-4", "east/pod-5", "west/pod-5",
+		},
+		"get pods -A -l app=pod-3":                                 {"east/pod-3", "west/pod-3"},
+		"get pods -A -o wide --field-selector=metadata.name=pod-2": {"east/pod-2", "west/pod-2"},
+		"get pods -A -l watershed.dev/cluster=west": {
+			"west/pod-0", "west/pod-1", "west/pod-2", "west/pod-3", "west/pod-4", "west/pod-5",
+		},
 		"get pods -A -o wide --chunk-size=1 -l watershed.dev/cluster!=west,app=pod-3": {"east/pod-3"},
-		"get pods -n printed --chunk-size=1 -l app!=pod-0":                            slices.DeleteFunc(slices.Clone(want), func(s string) bool { return strings.HasSuffix(s, "-0") }),
+		"get pods -n printed --chunk-size=1 -l app!=pod-0": slices.DeleteFunc(slices.Clone(want), func(s string) bool {
+			return strings.HasSuffix(s, "-0")
+		}),
 	} {
 		if o := run(line); !slices.Equal(rowsOf(o.stdout), rows) || o.code != 0 {
 			t.Errorf("kubectl %s: %d %s\n%s", line, o.code, o.stderr, o.stdout)
@@ -75,7 +82,8 @@ func testFleetKubectl(t *testing.T, p *pair) {
 	if !slices.Equal(got, want) || o.code != 0 {
 		t.Errorf("kubectl get -o yaml has %q: %s", got, o.stderr)
 	}
-	if o := run("get pod pod-1 -n printed"); o.code == 0 || !strings.Contains(o.stderr, "is in several clusters") || !strings.Contains(o.stderr, "east, west") {
+	if o := run("get pod pod-1 -n printed"); o.code == 0 || !strings.Contains(o.stderr, "is in several clusters") ||
+		!strings.Contains(o.stderr, "east, west") {
 		t.Errorf("kubectl get of a name that is in both: %d %s", o.code, o.stderr)
 	}
 }
@@ -86,7 +94,10 @@ func createPodIn(t *testing.T, client *kubernetes.Clientset, namespace, name str
 	off := false
 	_, err := client.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
-		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &off, Containers: []corev1.Container{{Name: "main", Image: "registry.example/" + name}}},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: &off,
+			Containers:                   []corev1.Container{{Name: "main", Image: "registry.example/" + name}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +149,8 @@ func testFleetInformers(t *testing.T, p *pair) {
 			name := p.names[cluster] + "-" + strconv.Itoa(i)
 			var err error
 			if rng.IntN(3) == 0 {
-				err = p.clients[cluster].CoreV1().ConfigMaps("informed").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+				err = p.clients[cluster].CoreV1().ConfigMaps("informed").DeleteCollection(ctx, metav1.DeleteOptions{},
+					metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 			} else {
 				err = p.put(ctx, cluster, "informed", name, nil, strconv.Itoa(rng.Int()))
 			}
@@ -161,7 +173,8 @@ func testFleetInformers(t *testing.T, p *pair) {
 					if err != nil {
 						return err
 					}
-					got = append(got, m.GetAnnotations()[clusterAnnotation]+"/"+m.GetNamespace()+"/"+m.GetName()+"@"+m.GetResourceVersion())
+					got = append(got, m.GetAnnotations()[clusterAnnotation]+"/"+m.GetNamespace()+"/"+m.GetName()+"@"+
+						m.GetResourceVersion())
 				}
 				slices.Sort(got)
 				slices.Sort(want)

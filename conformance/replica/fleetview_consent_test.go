@@ -59,12 +59,21 @@ func testFleetConsent(t *testing.T, p *pair) {
 	}
 	// These are an informer's requests.
 	bare := &subject{name: "fleet", root: p.fleet.root, token: p.fleet.token, client: p.fleet.client}
-	for _, query := range []string{"?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
-		a := bare.send(t.Context(), request{Method: http.MethodGet, URI: "/api/v1/configmaps" + query, Accept: "application/json"})
+	for _, query := range []string{
+		"?watch=1&timeoutSeconds=1",
+		"?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+	} {
+		a := bare.send(t.Context(), request{
+			Method: http.MethodGet, URI: "/api/v1/configmaps" + query, Accept: "application/json",
+		})
 		if a.code != http.StatusBadRequest || !strings.Contains(string(a.body), "/clusters/") {
 			t.Errorf("%s: %d %.200s", query, a.code, a.body)
 		}
-		if a := bare.send(t.Context(), request{Method: http.MethodGet, URI: "/api/v1/configmaps" + query + "&watershedFleet=keyed-by-cluster", Accept: "application/json"}); a.code != http.StatusOK {
+		if a := bare.send(t.Context(), request{
+			Method: http.MethodGet,
+			URI:    "/api/v1/configmaps" + query + "&watershedFleet=keyed-by-cluster",
+			Accept: "application/json",
+		}); a.code != http.StatusOK {
 			t.Errorf("%s with the parameter: %d %.200s", query, a.code, a.body)
 		}
 	}
@@ -117,15 +126,21 @@ func testFleetUnmirrored(t *testing.T, p *pair) {
 		return o
 	}
 	for _, name := range []string{"fleet", "east"} {
-		for _, line := range []string{"get secrets", "get secrets -A -w", "get secret x -n default", "describe secrets"} {
-			if o := run("--context " + name + " " + line); o.code == 0 || !strings.Contains(o.stderr, "secrets is not mirrored by this replica") || !strings.Contains(o.stderr, "--resources") {
+		for _, line := range []string{
+			"get secrets", "get secrets -A -w", "get secret x -n default", "describe secrets",
+		} {
+			if o := run("--context " + name + " " + line); o.code == 0 ||
+				!strings.Contains(o.stderr, "secrets is not mirrored by this replica") ||
+				!strings.Contains(o.stderr, "--resources") {
 				t.Errorf("kubectl %s of %s: %d %s%s", line, name, o.code, o.stdout, o.stderr)
 			}
 		}
-		if o := run("--context " + name + " get all -A"); o.code != 0 || strings.Contains(o.stderr, "mirrored") || !strings.Contains(o.stdout, "service/kubernetes") {
+		if o := run("--context " + name + " get all -A"); o.code != 0 || strings.Contains(o.stderr, "mirrored") ||
+			!strings.Contains(o.stdout, "service/kubernetes") {
 			t.Errorf("kubectl get all of %s: %d %s%s", name, o.code, o.stdout, o.stderr)
 		}
-		if o := run("--context " + name + " api-resources -o name"); o.code != 0 || slices.Contains(strings.Fields(o.stdout), "secrets") || !slices.Contains(strings.Fields(o.stdout), "pods") {
+		if o := run("--context " + name + " api-resources -o name"); o.code != 0 ||
+			slices.Contains(strings.Fields(o.stdout), "secrets") || !slices.Contains(strings.Fields(o.stdout), "pods") {
 			t.Errorf("kubectl api-resources of %s: %d %s%s", name, o.code, o.stdout, o.stderr)
 		}
 	}

@@ -22,7 +22,11 @@ func testFleetGet(t *testing.T, p *pair) {
 	p.fill(t, "got", 3)
 	ctx := t.Context()
 	get := func(name, query string) (*metav1.PartialObjectMetadata, error) {
-		a := p.fleet.send(ctx, request{Method: http.MethodGet, URI: "/api/v1/namespaces/got/configmaps/" + name + query, Accept: "application/json"})
+		a := p.fleet.send(ctx, request{
+			Method: http.MethodGet,
+			URI:    "/api/v1/namespaces/got/configmaps/" + name + query,
+			Accept: "application/json",
+		})
 		if a.err != nil || a.code != http.StatusOK {
 			return nil, statusError(a)
 		}
@@ -38,7 +42,8 @@ func testFleetGet(t *testing.T, p *pair) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if is := identity(m.Annotations[clusterAnnotation], &m.ObjectMeta); !slices.Contains(truth, is) || !strings.HasPrefix(is, name[:4]+"/got/"+name) {
+		if is := identity(m.Annotations[clusterAnnotation], &m.ObjectMeta); !slices.Contains(truth, is) ||
+			!strings.HasPrefix(is, name[:4]+"/got/"+name) {
 			t.Errorf("got %s, want one of %q", is, truth)
 		}
 	}
@@ -55,12 +60,14 @@ func testFleetGet(t *testing.T, p *pair) {
 	if _, err := get("east-01", "?resourceVersion="+list.ResourceVersion); err != nil {
 		t.Errorf("at the version of a list: %v", err)
 	}
-	if _, err := get("east-01", fmt.Sprint("?resourceVersion=", revision(t, list)+1000)); !apierrors.IsResourceExpired(err) {
+	if _, err := get("east-01",
+		fmt.Sprint("?resourceVersion=", revision(t, list)+1000)); !apierrors.IsResourceExpired(err) {
 		t.Errorf("at a version of the future: %v", err)
 	}
 	_, err = get("east-01", "?resourceVersion=x")
 	var status *apierrors.StatusError
-	if !errors.As(err, &status) || status.ErrStatus.Code != http.StatusInternalServerError || !strings.Contains(err.Error(), "resourceVersion") {
+	if !errors.As(err, &status) || status.ErrStatus.Code != http.StatusInternalServerError ||
+		!strings.Contains(err.Error(), "resourceVersion") {
 		t.Errorf("at a version that is none: %v", err)
 	}
 }
@@ -68,7 +75,10 @@ func testFleetGet(t *testing.T, p *pair) {
 // testFleetConsistent: a read of all clusters cannot be passed on. A client that requests
 // that must not receive the copy instead.
 func testFleetConsistent(t *testing.T, p *pair) {
-	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces/kube-system/configmaps/absent", "/api/v1/configmaps?watch=1&timeoutSeconds=1"} {
+	for _, path := range []string{
+		"/api/v1/configmaps", "/api/v1/namespaces/kube-system/configmaps/absent",
+		"/api/v1/configmaps?watch=1&timeoutSeconds=1",
+	} {
 		for _, how := range []struct {
 			query  string
 			header http.Header
@@ -80,14 +90,17 @@ func testFleetConsistent(t *testing.T, p *pair) {
 			if strings.Contains(path, "?") {
 				uri = path + "&" + how.query
 			}
-			resp, err := p.fleet.do(t.Context(), request{Method: http.MethodGet, URI: uri, Accept: "application/json"}, how.header)
+			resp, err := p.fleet.do(t.Context(), request{
+				Method: http.MethodGet, URI: uri, Accept: "application/json",
+			}, how.header)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var status metav1.Status
 			err = json.NewDecoder(resp.Body).Decode(&status)
 			_ = resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.Contains(status.Message, "/clusters/") {
+			if err != nil || resp.StatusCode != http.StatusBadRequest ||
+				!strings.Contains(status.Message, "/clusters/") {
 				t.Errorf("%s %v: %s %+v %v", uri, how.header, resp.Status, status, err)
 			}
 		}

@@ -74,12 +74,15 @@ func testFleetList(t *testing.T, p *pair) {
 
 // located returns the identity of an object from its metadata.
 func located(meta any) string {
-	return fmt.Sprintf("%s/%s/%s@%s", text(meta, "annotations", clusterAnnotation), text(meta, "namespace"), text(meta, "name"), text(meta, "resourceVersion"))
+	return fmt.Sprintf("%s/%s/%s@%s", text(meta, "annotations", clusterAnnotation), text(meta, "namespace"),
+		text(meta, "name"), text(meta, "resourceVersion"))
 }
 
 func testFleetTable(t *testing.T, p *pair, path string, want []string) {
 	t.Helper()
-	v, err := value(p.fleet.send(t.Context(), request{Method: http.MethodGet, URI: path, Accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}))
+	v, err := value(p.fleet.send(t.Context(), request{
+		Method: http.MethodGet, URI: path, Accept: "application/json;as=Table;g=meta.k8s.io;v=v1",
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +94,8 @@ func testFleetTable(t *testing.T, p *pair, path string, want []string) {
 	var got []string
 	for _, row := range rows {
 		got = append(got, located(at(row, "object", "metadata")))
-		if cells, _ := at(row, "cells").([]any); len(cells) != len(columns) || cells[len(cells)-1] != text(row, "object", "metadata", "annotations", clusterAnnotation) {
+		if cells, _ := at(row, "cells").([]any); len(cells) != len(columns) ||
+			cells[len(cells)-1] != text(row, "object", "metadata", "annotations", clusterAnnotation) {
 			t.Errorf("a row of %d columns has %v", len(columns), cells)
 		}
 	}
@@ -154,7 +158,10 @@ func testFleetPages(t *testing.T, p *pair) {
 		}
 		// The state is kept for other clients that continue with it, and can be read as a
 		// whole too.
-		l, err := p.list(t.Context(), "paged", url.Values{"resourceVersion": {whole.ResourceVersion}, "resourceVersionMatch": {"Exact"}})
+		l, err := p.list(t.Context(), "paged", url.Values{
+			"resourceVersion":      {whole.ResourceVersion},
+			"resourceVersionMatch": {"Exact"},
+		})
 		if err != nil || !slices.Equal(l.identities(), whole.identities()) {
 			t.Errorf("the list at version %s is not what it was: %v", whole.ResourceVersion, err)
 		}
@@ -218,7 +225,9 @@ func testFleetTokens(t *testing.T, p *pair) {
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	const here = "/fleet/api/v1/namespaces/tokens/configmaps"
-	whole := &subject{name: "replica", root: strings.TrimSuffix(p.fleet.root, "/fleet"), token: p.fleet.token, client: p.fleet.client}
+	whole := &subject{
+		name: "replica", root: strings.TrimSuffix(p.fleet.root, "/fleet"), token: p.fleet.token, client: p.fleet.client,
+	}
 	for name, c := range map[string]struct{ path, token string }{
 		"cut":                    {here, first.Continue[:len(first.Continue)-3]},
 		"of one letter":          {here, "a"},
@@ -234,18 +243,29 @@ func testFleetTokens(t *testing.T, p *pair) {
 		"of another namespace":   {"/fleet/api/v1/namespaces/default/configmaps", first.Continue},
 		"of the fleet, not east": {"/clusters/east/api/v1/namespaces/tokens/configmaps", first.Continue},
 	} {
-		a := whole.send(ctx, request{Method: http.MethodGet, URI: c.path + "?limit=4&continue=" + url.QueryEscape(c.token), Accept: "application/json"})
+		a := whole.send(ctx, request{
+			Method: http.MethodGet,
+			URI:    c.path + "?limit=4&continue=" + url.QueryEscape(c.token),
+			Accept: "application/json",
+		})
 		if err := statusError(a); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "continue") {
 			t.Errorf("a token %s: %v", name, err)
 		}
 	}
-	_, err = p.list(ctx, "tokens", url.Values{"limit": {"4"}, "continue": {first.Continue}, "resourceVersion": {first.ResourceVersion}})
+	_, err = p.list(ctx, "tokens", url.Values{
+		"limit":           {"4"},
+		"continue":        {first.Continue},
+		"resourceVersion": {first.ResourceVersion},
+	})
 	if !apierrors.IsBadRequest(err) {
 		t.Errorf("a token and a version: %v", err)
 	}
 	// The number of remaining objects in a token is ignored if it is impossible.
 	for _, left := range []int{-3, 2} {
-		l, err := p.list(ctx, "tokens", url.Values{"limit": {"4"}, "continue": {forged(func(m map[string]any) { m["left"] = left })}})
+		l, err := p.list(ctx, "tokens", url.Values{
+			"limit":    {"4"},
+			"continue": {forged(func(m map[string]any) { m["left"] = left })},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +304,9 @@ func testFleetExpired(t *testing.T, p *pair) {
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
 		t.Fatalf("a token of long ago: %v", err)
 	}
-	if !strings.HasPrefix(status.ErrStatus.Message, "The provided continue parameter is too old to display a consistent list result.") || status.ErrStatus.Continue == "" {
+	if !strings.HasPrefix(status.ErrStatus.Message,
+		"The provided continue parameter is too old to display a consistent list result.") ||
+		status.ErrStatus.Continue == "" {
 		t.Errorf("a token of long ago: %+v", status.ErrStatus)
 	}
 	now := p.settled(t, "expired")
@@ -292,8 +314,10 @@ func testFleetExpired(t *testing.T, p *pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := l.identities(), now.identities()[4:]; !slices.Equal(got, want) || l.ResourceVersion != now.ResourceVersion {
-		t.Errorf("going on without the state: %q at %s, want %q at %s", got, l.ResourceVersion, want, now.ResourceVersion)
+	if got, want := l.identities(),
+		now.identities()[4:]; !slices.Equal(got, want) || l.ResourceVersion != now.ResourceVersion {
+		t.Errorf("going on without the state: %q at %s, want %q at %s", got, l.ResourceVersion, want,
+			now.ResourceVersion)
 	}
 	for _, query := range []url.Values{
 		{"resourceVersion": {first.ResourceVersion}, "resourceVersionMatch": {"Exact"}},
@@ -303,7 +327,8 @@ func testFleetExpired(t *testing.T, p *pair) {
 			t.Errorf("%v: %v", query, err)
 		}
 	}
-	if l, err := p.list(ctx, "expired", url.Values{"resourceVersion": {first.ResourceVersion}}); err != nil || l.ResourceVersion != now.ResourceVersion {
+	if l, err := p.list(ctx, "expired", url.Values{"resourceVersion": {first.ResourceVersion}}); err != nil ||
+		l.ResourceVersion != now.ResourceVersion {
 		t.Errorf("a list that is not older than one of long ago: %v", err)
 	}
 	_, err = p.list(ctx, "expired", url.Values{"resourceVersion": {strconv.FormatUint(revision(t, now)+1000, 10)}})

@@ -69,7 +69,8 @@ func testFleetMembers(t *testing.T, p *pair) {
 func (p *pair) await410(t *testing.T, path string, version uint64) uint64 {
 	t.Helper()
 	a := p.fleet.watch(t.Context(), request{
-		Method: http.MethodGet, URI: path + "?watch=1&timeoutSeconds=1&resourceVersion=" + strconv.FormatUint(version, 10), Accept: "application/json",
+		Method: http.MethodGet, URI: path + "?watch=1&timeoutSeconds=1&resourceVersion=" +
+			strconv.FormatUint(version, 10), Accept: "application/json",
 	}, patience)
 	if a.err != nil || len(a.events) != 1 || a.events[0].kind != string(watch.Error) || !expired(a.events[0].object) {
 		t.Errorf("a watch from before a cluster joined or left: %d %v %v", a.code, a.err, a.events)
@@ -87,7 +88,9 @@ func testFleetStale(t *testing.T, p *pair) {
 	p.fill(t, "stale", 4)
 	want := p.settled(t, "stale").identities()
 	warnings := func(ctx context.Context) ([]string, error) {
-		a := p.fleet.send(ctx, request{Method: http.MethodGet, URI: "/api/v1/namespaces/stale/configmaps", Accept: "application/json"})
+		a := p.fleet.send(ctx, request{
+			Method: http.MethodGet, URI: "/api/v1/namespaces/stale/configmaps", Accept: "application/json",
+		})
 		if a.err != nil || a.code != http.StatusOK {
 			return nil, fmt.Errorf("%d %w", a.code, a.err)
 		}
@@ -120,7 +123,9 @@ func testFleetStale(t *testing.T, p *pair) {
 	// One cluster was heard from just now, and the other not since it was killed: that is
 	// the age.
 	away := time.Since(killed)
-	if age, _ := ageOf(t, p.fleet.send(t.Context(), request{Method: http.MethodGet, URI: "/api/v1/namespaces/stale/configmaps"})); age < away.Truncate(time.Millisecond) {
+	if age, _ := ageOf(t, p.fleet.send(t.Context(), request{
+		Method: http.MethodGet, URI: "/api/v1/namespaces/stale/configmaps",
+	})); age < away.Truncate(time.Millisecond) {
 		t.Errorf("the list is %v old, and a cluster is away for %v", age, away)
 	}
 	if err := p.clusters[1].APIServer.Start(t.Context()); err != nil {

@@ -136,7 +136,8 @@ func (p *pair) await(t *testing.T, what func(context.Context) error) {
 func (p *pair) namespace(t *testing.T, name string) {
 	t.Helper()
 	for _, c := range p.clients {
-		_, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,9 +145,14 @@ func (p *pair) namespace(t *testing.T, name string) {
 }
 
 // put creates or changes a config map.
-func (p *pair) put(ctx context.Context, cluster int, namespace, name string, labels map[string]string, data string) error {
+func (p *pair) put(
+	ctx context.Context, cluster int, namespace, name string, labels map[string]string, data string,
+) error {
 	maps := p.clients[cluster].CoreV1().ConfigMaps(namespace)
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"is": data}}
+	m := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Data:       map[string]string{"is": data},
+	}
 	_, err := maps.Update(ctx, m, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = maps.Create(ctx, m, metav1.CreateOptions{})
@@ -243,7 +249,9 @@ func (p *pair) list(ctx context.Context, namespace string, query url.Values) (*p
 }
 
 func (p *pair) read(ctx context.Context, path string, query url.Values) (*page, error) {
-	a := p.fleet.send(ctx, request{Method: http.MethodGet, URI: path + "?" + query.Encode(), Accept: "application/json"})
+	a := p.fleet.send(ctx, request{
+		Method: http.MethodGet, URI: path + "?" + query.Encode(), Accept: "application/json",
+	})
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -257,7 +265,8 @@ func (p *pair) read(ctx context.Context, path string, query url.Values) (*page, 
 // statusError returns the status of a response as an error.
 func statusError(a *answer) error {
 	err := &apierrors.StatusError{}
-	if json.Unmarshal(a.body, &err.ErrStatus) != nil || err.ErrStatus.Kind != "Status" || int(err.ErrStatus.Code) != a.code {
+	if json.Unmarshal(a.body, &err.ErrStatus) != nil || err.ErrStatus.Kind != "Status" ||
+		int(err.ErrStatus.Code) != a.code {
 		return fmt.Errorf("%d without a status: %s", a.code, a.body)
 	}
 	return err
@@ -277,7 +286,8 @@ func (p *pair) settled(t *testing.T, namespace string) *page {
 			return err
 		}
 		if got := l.identities(); !slices.Equal(got, want) {
-			return fmt.Errorf("the fleet has\n%s\nand the clusters\n%s", strings.Join(got, " "), strings.Join(want, " "))
+			return fmt.Errorf("the fleet has\n%s\nand the clusters\n%s", strings.Join(got, " "),
+				strings.Join(want, " "))
 		}
 		return nil
 	})

@@ -31,17 +31,27 @@ func testFleetWatchVersions(t *testing.T, p *pair) {
 		"of before":     strconv.FormatUint(now-1_000_000_000, 10),
 		"of the future": strconv.FormatUint(now+1_000_000, 10),
 	} {
-		a := p.fleet.watch(t.Context(), request{Method: http.MethodGet, URI: path + version, Accept: "application/json"}, patience)
-		if a.err != nil || len(a.events) != 1 || a.events[0].kind != string(watch.Error) || text(a.events[0].object, "reason") != "Expired" {
+		a := p.fleet.watch(t.Context(), request{
+			Method: http.MethodGet, URI: path + version, Accept: "application/json",
+		}, patience)
+		if a.err != nil || len(a.events) != 1 || a.events[0].kind != string(watch.Error) ||
+			text(a.events[0].object, "reason") != "Expired" {
 			t.Errorf("a version %s: %d %v %v %s", name, a.code, a.err, a.events, a.body)
 		}
 	}
-	a := p.fleet.watch(t.Context(), request{Method: http.MethodGet, URI: path + "x", Accept: "application/json"}, patience)
+	a := p.fleet.watch(t.Context(), request{
+		Method: http.MethodGet, URI: path + "x", Accept: "application/json",
+	}, patience)
 	if a.code != http.StatusInternalServerError {
 		t.Errorf("a version that is none: %d", a.code)
 	}
 	// The events come before the bookmark with their version, and it comes at once.
-	s := openStream(t.Context(), p.fleet, request{Method: http.MethodGet, URI: "/api/v1/namespaces/versions/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion=" + strconv.FormatUint(now, 10), Accept: "application/json"})
+	s := openStream(t.Context(), p.fleet, request{
+		Method: http.MethodGet,
+		URI: "/api/v1/namespaces/versions/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion=" +
+			strconv.FormatUint(now, 10),
+		Accept: "application/json",
+	})
 	defer s.close()
 	if err := p.put(t.Context(), 0, "versions", "fresh", nil, ""); err != nil {
 		t.Fatal(err)
@@ -79,19 +89,23 @@ func testFleetOtherVersions(t *testing.T, p *pair) {
 		if _, err := c.KubectlInput(t.Context(), manifest, "create", "-f", "-"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Kubectl(t.Context(), "wait", "crd/gadgets.fleet.example.com", "--for=condition=Established"); err != nil {
+		if _, err := c.Kubectl(t.Context(), "wait", "crd/gadgets.fleet.example.com",
+			"--for=condition=Established"); err != nil {
 			t.Fatal(err)
 		}
 		d, err := dynamic.NewForConfig(c.Config())
 		if err != nil {
 			t.Fatal(err)
 		}
-		clients = append(clients, d.Resource(schema.GroupVersionResource{Group: "fleet.example.com", Version: versions[i], Resource: "gadgets"}))
+		clients = append(clients, d.Resource(schema.GroupVersionResource{
+			Group: "fleet.example.com", Version: versions[i], Resource: "gadgets",
+		}))
 	}
 	create := func(cluster int, name string) {
 		p.await(t, func(ctx context.Context) error {
 			_, err := clients[cluster].Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "fleet.example.com/" + versions[cluster], "kind": "Gadget", "metadata": map[string]any{"name": name},
+				"apiVersion": "fleet.example.com/" + versions[cluster], "kind": "Gadget",
+				"metadata": map[string]any{"name": name},
 			}}, metav1.CreateOptions{})
 			return err
 		})
@@ -112,13 +126,19 @@ func testFleetOtherVersions(t *testing.T, p *pair) {
 			return nil
 		})
 		a := p.fleet.send(t.Context(), request{Method: http.MethodGet, URI: path})
-		if all := a.header.Values("Warning"); !slices.ContainsFunc(all, func(w string) bool { return strings.Contains(w, "left out: cluster "+p.names[1-i]) }) {
+		if all := a.header.Values("Warning"); !slices.ContainsFunc(all, func(w string) bool {
+			return strings.Contains(w, "left out: cluster "+p.names[1-i])
+		}) {
 			t.Errorf("%s warns of %q", path, all)
 		}
 	}
 	open := make([]*stream, len(versions))
 	for i, version := range versions {
-		open[i] = openStream(t.Context(), p.fleet, request{Method: http.MethodGet, URI: "/apis/fleet.example.com/" + version + "/gadgets?watch=1", Accept: "application/json"})
+		open[i] = openStream(t.Context(), p.fleet, request{
+			Method: http.MethodGet,
+			URI:    "/apis/fleet.example.com/" + version + "/gadgets?watch=1",
+			Accept: "application/json",
+		})
 		defer open[i].close()
 	}
 	for i := range versions {
@@ -138,7 +158,10 @@ func testFleetOtherVersions(t *testing.T, p *pair) {
 		for _, e := range open[i].close().events {
 			got = append(got, text(e.object, "apiVersion")+" "+text(e.metadata(), "name"))
 		}
-		if want := []string{"fleet.example.com/" + version + " of-" + p.names[i], "fleet.example.com/" + version + " later-" + p.names[i]}; !slices.Equal(got, want) {
+		if want := []string{
+			"fleet.example.com/" + version + " of-" + p.names[i],
+			"fleet.example.com/" + version + " later-" + p.names[i],
+		}; !slices.Equal(got, want) {
 			t.Errorf("a watch of %s tells of %q, want %q", version, got, want)
 		}
 	}

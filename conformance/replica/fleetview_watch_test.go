@@ -82,7 +82,9 @@ func (w *watcher) watch(ctx context.Context, most int) error {
 		query.Set("sendInitialEvents", "true")
 		query.Set("resourceVersionMatch", "NotOlderThan")
 	}
-	resp, err := w.pair.fleet.do(ctx, request{Method: http.MethodGet, URI: w.path + "?" + query.Encode(), Accept: w.accept}, nil)
+	resp, err := w.pair.fleet.do(ctx, request{
+		Method: http.MethodGet, URI: w.path + "?" + query.Encode(), Accept: w.accept,
+	}, nil)
 	if err != nil {
 		return unless(ctx, err)
 	}
@@ -126,7 +128,8 @@ func (w *watcher) knows(want []string) error {
 	}
 	slices.Sort(got)
 	if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) || !w.ended {
-		return fmt.Errorf("%q as %q: the watch tells of\n%q, want\n%q (initial events over: %v)", w.selector, w.accept, got, want, w.ended)
+		return fmt.Errorf("%q as %q: the watch tells of\n%q, want\n%q (initial events over: %v)", w.selector, w.accept,
+			got, want, w.ended)
 	}
 	return nil
 }
@@ -187,7 +190,11 @@ func testFleetWatch(t *testing.T, p *pair) {
 		{path: path, selector: "!color", accept: "application/vnd.kubernetes.protobuf;stream=watch"},
 		{path: path, selector: "color", stream: true},
 		{path: path, stream: true, accept: "application/vnd.kubernetes.protobuf;stream=watch"},
-		{path: path, selector: "color in (red,blue)", accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+		{
+			path:     path,
+			selector: "color in (red,blue)",
+			accept:   "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+		},
 		{path: path, stream: true, accept: table},
 	}
 	few := rand.New(rand.NewPCG(rng.Uint64(), 0))

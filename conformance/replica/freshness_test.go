@@ -59,7 +59,9 @@ func TestFreshness(t *testing.T) {
 	for i := range 4 {
 		o.write(t, "large-"+strconv.Itoa(i), strings.Repeat("what is compressed ", 3000))
 	}
-	for name, test := range map[string]func(*testing.T, *origin){"Age": testAge, "Writes": testWrites, "Consistent": testConsistent, "Watch": testConsistentWatch} {
+	for name, test := range map[string]func(*testing.T, *origin){
+		"Age": testAge, "Writes": testWrites, "Consistent": testConsistent, "Watch": testConsistentWatch,
+	} {
 		t.Run(name, func(t *testing.T) { test(t, o) })
 	}
 	t.Run("Away", func(t *testing.T) { testAway(t, o) })
@@ -80,7 +82,9 @@ func (o *origin) write(t *testing.T, name, data string) *corev1.ConfigMap {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err = expect.Until(ctx, func() error {
-		a := o.copy.send(ctx, request{Method: http.MethodGet, URI: freshMaps + "/" + name + "?resourceVersion=" + m.ResourceVersion})
+		a := o.copy.send(ctx, request{
+			Method: http.MethodGet, URI: freshMaps + "/" + name + "?resourceVersion=" + m.ResourceVersion,
+		})
 		if a.err != nil || a.code != http.StatusOK {
 			return fmt.Errorf("%d %w %s", a.code, a.err, a.body)
 		}
@@ -117,7 +121,9 @@ func ageOf(t *testing.T, a *answer) (time.Duration, []string) {
 // a write.
 func testAge(t *testing.T, o *origin) {
 	o.write(t, "aged", "")
-	for _, uri := range []string{freshMaps, freshMaps + "/aged", freshMaps + "?limit=1", "/api/v1/configmaps?labelSelector=absent"} {
+	for _, uri := range []string{
+		freshMaps, freshMaps + "/aged", freshMaps + "?limit=1", "/api/v1/configmaps?labelSelector=absent",
+	} {
 		a := o.copy.send(t.Context(), request{Method: http.MethodGet, URI: uri})
 		if age, warnings := ageOf(t, a); age > 5*time.Second || len(warnings) > 0 {
 			t.Errorf("%s is %v old after a write, and warns of %q", uri, age, warnings)
@@ -133,11 +139,23 @@ func testWrites(t *testing.T, o *origin) {
 	rng := newRandom(t)
 	reads := []request{
 		{URI: freshMaps + "/%s?resourceVersion=%s", Accept: "application/json"},
-		{URI: freshMaps + "/%s?resourceVersion=%s", Accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
+		{
+			URI:    freshMaps + "/%s?resourceVersion=%s",
+			Accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+		},
 		{URI: freshMaps + "?fieldSelector=metadata.name=%s&resourceVersion=%s", Accept: "application/json"},
-		{URI: freshMaps + "?fieldSelector=metadata.name=%s&resourceVersion=%s&resourceVersionMatch=NotOlderThan", Accept: "application/vnd.kubernetes.protobuf"},
-		{URI: "/api/v1/configmaps?fieldSelector=metadata.name=%s&resourceVersion=%s", Accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
-		{URI: "/api/v1/configmaps?fieldSelector=metadata.name=%s&resourceVersion=%s&resourceVersionMatch=Exact", Accept: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+		{
+			URI:    freshMaps + "?fieldSelector=metadata.name=%s&resourceVersion=%s&resourceVersionMatch=NotOlderThan",
+			Accept: "application/vnd.kubernetes.protobuf",
+		},
+		{
+			URI:    "/api/v1/configmaps?fieldSelector=metadata.name=%s&resourceVersion=%s",
+			Accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+		},
+		{
+			URI:    "/api/v1/configmaps?fieldSelector=metadata.name=%s&resourceVersion=%s&resourceVersionMatch=Exact",
+			Accept: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+		},
 	}
 	maps := o.client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	for i := range 200 {
@@ -208,7 +226,10 @@ func testConsistent(t *testing.T, o *origin) {
 		{URI: freshMaps + "/large-1", Accept: "text/html"},
 		{URI: freshMaps + "/absent", Accept: "application/json"},
 		{URI: freshMaps + "/absent", Accept: "application/vnd.kubernetes.protobuf"},
-		{URI: freshMaps + "?labelSelector=a%3Db%2Cc", Accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+		{
+			URI:    freshMaps + "?labelSelector=a%3Db%2Cc",
+			Accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+		},
 	} {
 		for _, query := range []bool{false, true} {
 			r.Method = http.MethodGet
@@ -224,10 +245,13 @@ func testConsistent(t *testing.T, o *origin) {
 			if got.StatusCode != want.StatusCode || !bytes.Equal(body, wantBody) {
 				t.Errorf("%s: %s %.200q, want %s %.200q", asked, got.Status, body, want.Status, wantBody)
 			}
-			if got.Header.Get("Watershed-Source") != "origin" || got.Header.Get("Audit-Id") == "" || got.Header.Get("Watershed-Age") != "" {
+			if got.Header.Get("Watershed-Source") != "origin" || got.Header.Get("Audit-Id") == "" ||
+				got.Header.Get("Watershed-Age") != "" {
 				t.Errorf("%s: the headers are %v", asked, got.Header)
 			}
-			for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Length", "Cache-Control", "X-Kubernetes-Pf-Flowschema-Uid"} {
+			for _, name := range []string{
+				"Content-Type", "Content-Encoding", "Content-Length", "Cache-Control", "X-Kubernetes-Pf-Flowschema-Uid",
+			} {
 				if !slices.Equal(got.Header.Values(name), want.Header.Values(name)) {
 					t.Errorf("%s: %s is %q, want %q", asked, name, got.Header.Values(name), want.Header.Values(name))
 				}
@@ -240,7 +264,9 @@ func testConsistent(t *testing.T, o *origin) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked, header := consistent(request{Method: http.MethodGet, URI: freshMaps + "/current", Accept: "application/json"}, i%2 == 0)
+		asked, header := consistent(request{
+			Method: http.MethodGet, URI: freshMaps + "/current", Accept: "application/json",
+		}, i%2 == 0)
 		_, body, err := raw(t.Context(), o.copy, asked, header)
 		v, wrong := fromJSON(body)
 		if err != nil || wrong != nil || text(v, "metadata", "resourceVersion") != m.ResourceVersion {
@@ -253,7 +279,11 @@ func testConsistent(t *testing.T, o *origin) {
 // changes when they happen.
 func testConsistentWatch(t *testing.T, o *origin) {
 	m := o.write(t, "seen", "0")
-	asked, header := consistent(request{Method: http.MethodGet, URI: freshMaps + "?watch=1&resourceVersion=" + m.ResourceVersion, Accept: "application/json"}, false)
+	asked, header := consistent(request{
+		Method: http.MethodGet,
+		URI:    freshMaps + "?watch=1&resourceVersion=" + m.ResourceVersion,
+		Accept: "application/json",
+	}, false)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	resp, err := o.copy.do(ctx, asked, header)
@@ -334,7 +364,9 @@ func testAway(t *testing.T, o *origin) {
 		}
 	}
 	testAge(t, o)
-	asked, header := consistent(request{Method: http.MethodGet, URI: freshMaps + "/kept", Accept: "application/json"}, false)
+	asked, header := consistent(request{
+		Method: http.MethodGet, URI: freshMaps + "/kept", Accept: "application/json",
+	}, false)
 	if resp, body, err := raw(ctx, o.copy, asked, header); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("%s: %v %s", asked, err, body)
 	}

@@ -77,7 +77,9 @@ func openCommandIn(ctx context.Context, config *rest.Config, pod string, spdy bo
 		return nil, err
 	}
 	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: []string{"cat"}, Stdin: true, Stdout: true}, scheme.ParameterCodec).URL()
+		VersionedParams(&corev1.PodExecOptions{
+			Container: "main", Command: []string{"cat"}, Stdin: true, Stdout: true,
+		}, scheme.ParameterCodec).URL()
 	var executor remotecommand.Executor
 	if spdy {
 		executor, err = remotecommand.NewSPDYExecutor(config, http.MethodPost, url)
@@ -110,7 +112,8 @@ func openLog(ctx context.Context, config *rest.Config, pod string) (*heldStream,
 	}
 	s := &heldStream{out: &expect.Output{}, ended: make(chan struct{})}
 	ctx, s.cancel = context.WithCancel(ctx)
-	body, err := client.CoreV1().Pods("default").GetLogs(pod, &corev1.PodLogOptions{Container: "main", Follow: true}).Stream(ctx)
+	body, err := client.CoreV1().Pods("default").GetLogs(pod,
+		&corev1.PodLogOptions{Container: "main", Follow: true}).Stream(ctx)
 	if err != nil {
 		s.cancel()
 		return nil, err
@@ -191,7 +194,8 @@ type usage struct {
 }
 
 func (u usage) String() string {
-	return fmt.Sprintf("%d goroutines, %d files, heap %.1f MB, resident %.1f MB", u.goroutines, u.files, float64(u.heap)/(1<<20), float64(u.resident)/(1<<20))
+	return fmt.Sprintf("%d goroutines, %d files, heap %.1f MB, resident %.1f MB", u.goroutines, u.files,
+		float64(u.heap)/(1<<20), float64(u.resident)/(1<<20))
 }
 
 // usage returns what the process uses, after a garbage collection. The process needs --pprof.
@@ -203,7 +207,8 @@ func (p *replicaProcess) usage() (u usage, err error) {
 	}
 	idle := 0
 	for stack := range strings.SplitSeq(text, "\n\n") {
-		if strings.Contains(stack, "http.(*persistConn).readLoop(") && strings.Contains(stack, "bufio.(*Reader).Peek(") {
+		if strings.Contains(stack, "http.(*persistConn).readLoop(") &&
+			strings.Contains(stack, "bufio.(*Reader).Peek(") {
 			idle++
 		}
 	}

@@ -132,7 +132,9 @@ func TestKubectl(t *testing.T) {
 	copies := []*copyTerminal{{terminal: copy, name: w.copy.name, used: map[string]bool{}}}
 	if w.process != nil {
 		copies[0].differences = commandDifferences
-		copies = append(copies, &copyTerminal{terminal: w.passingTerminal(t), name: w.passing.name, whole: true, used: map[string]bool{}})
+		copies = append(copies, &copyTerminal{
+			terminal: w.passingTerminal(t), name: w.passing.name, whole: true, used: map[string]bool{},
+		})
 	}
 	lines := commandLines()
 	// The first command fills the caches of discovery, and so runs alone.
@@ -167,7 +169,8 @@ func TestKubectl(t *testing.T) {
 	close(jobs)
 	workers.Wait()
 	for _, c := range copies {
-		t.Logf("%s: %d of %d commands print the same, in %.1fs", c.name, c.equal, len(lines), time.Since(start).Seconds())
+		t.Logf("%s: %d of %d commands print the same, in %.1fs", c.name, c.equal, len(lines),
+			time.Since(start).Seconds())
 		for line := range c.differences {
 			if !c.used[line] {
 				t.Errorf("%s: kubectl %s is meant to differ and does not: delete it", c.name, line)
@@ -197,9 +200,12 @@ func TestKubectl_connections(t *testing.T) {
 		t.Skip("the server has connections")
 	}
 	_, copy := w.terminals(t)
-	for _, line := range []string{"logs db-0 -n shop", "logs deploy/web -n shop", "exec db-0 -n shop -- ls", "port-forward pod/db-0 -n shop 0:80"} {
+	for _, line := range []string{
+		"logs db-0 -n shop", "logs deploy/web -n shop", "exec db-0 -n shop -- ls", "port-forward pod/db-0 -n shop 0:80",
+	} {
 		o := copy.run(t.Context(), words(line)...)
-		if want := "made from the object; send the request to " + w.cluster.Config().Host; o.code == 0 || !strings.Contains(o.stderr, want) {
+		if want := "made from the object; send the request to " + w.cluster.Config().Host; o.code == 0 ||
+			!strings.Contains(o.stderr, want) {
 			t.Errorf("kubectl %s: %d %s, want %s", line, o.code, o.stderr, want)
 		}
 	}
@@ -275,15 +281,20 @@ func differ(a, b output) string {
 	if a.code != b.code {
 		out = append(out, fmt.Sprintf("\texit code: server %d, replica %d", a.code, b.code))
 	}
-	for _, stream := range []struct{ name, a, b string }{{"stdout", a.stdout, b.stdout}, {"stderr", a.stderr, b.stderr}} {
+	for _, stream := range []struct{ name, a, b string }{
+		{"stdout", a.stdout, b.stdout},
+		{"stderr", a.stderr, b.stderr},
+	} {
 		x := strings.Split(logPrefix.ReplaceAllString(stream.a, "$1 $2"), "\n")
 		y := strings.Split(logPrefix.ReplaceAllString(stream.b, "$1 $2"), "\n")
 		if len(x) != len(y) {
-			out = append(out, fmt.Sprintf("\t%s: server %d lines, replica %d lines\n\tserver: %s\n\treplica: %s", stream.name, len(x)-1, len(y)-1, brief(stream.a), brief(stream.b)))
+			out = append(out, fmt.Sprintf("\t%s: server %d lines, replica %d lines\n\tserver: %s\n\treplica: %s",
+				stream.name, len(x)-1, len(y)-1, brief(stream.a), brief(stream.b)))
 		}
 		for i := 0; i < min(len(x), len(y)) && len(out) < 6; i++ {
 			if !sameWords(x[i], y[i], kubectlWithin) {
-				out = append(out, fmt.Sprintf("\t%s line %d\n\tserver:  %s\n\treplica: %s", stream.name, i+1, brief(x[i]), brief(y[i])))
+				out = append(out, fmt.Sprintf("\t%s line %d\n\tserver:  %s\n\treplica: %s", stream.name, i+1,
+					brief(x[i]), brief(y[i])))
 			}
 		}
 	}

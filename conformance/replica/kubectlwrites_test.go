@@ -78,7 +78,10 @@ func startWriting(t *testing.T) *writing {
 	lagging := startLagging(t, w.cluster)
 	w.origin = lagging.Host
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	expect.NoError(t, clientcmd.WriteToFile(*kubeconfigFor(lagging.Host, lagging.CAData, "", map[string]*clientcmdapi.AuthInfo{"one": {Token: lagging.BearerToken}}), kubeconfig))
+	expect.NoError(t, clientcmd.WriteToFile(
+		*kubeconfigFor(lagging.Host, lagging.CAData, "",
+			map[string]*clientcmdapi.AuthInfo{"one": {Token: lagging.BearerToken}}), kubeconfig,
+	))
 	flags := []string{"--kubeconfig", kubeconfig, "--context", "one", "--home", "one", "--pass-through"}
 	for _, pattern := range mirrored {
 		flags = append(flags, "--resources", pattern)
@@ -96,7 +99,9 @@ func startWriting(t *testing.T) *writing {
 
 // kubeconfigFor returns a kubeconfig with a context for each user, called like the user. That
 // of writer is current, if there is one.
-func kubeconfigFor(server string, ca []byte, namespace string, users map[string]*clientcmdapi.AuthInfo) *clientcmdapi.Config {
+func kubeconfigFor(
+	server string, ca []byte, namespace string, users map[string]*clientcmdapi.AuthInfo,
+) *clientcmdapi.Config {
 	k := clientcmdapi.NewConfig()
 	k.Clusters["cluster"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	for name, user := range users {
@@ -112,7 +117,8 @@ func certificateRequest(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	expect.NoError(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "somebody"}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "somebody"}}, key)
 	expect.NoError(t, err)
 	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
@@ -137,10 +143,12 @@ func (w *writing) newSide(t *testing.T, at *rest.Config, namespace string) *side
 	cert, key, err := w.users.Client(certificateUser)
 	expect.NoError(t, err)
 	expect.NoError(t, os.WriteFile(filepath.Join(dir, "ca.pem"), at.CAData, 0o600))
-	expect.NoError(t, clientcmd.WriteToFile(*kubeconfigFor(at.Host, at.CAData, namespace, map[string]*clientcmdapi.AuthInfo{
-		"writer": {Token: writer}, "editor": {Token: w.cluster.UserConfig("editor").BearerToken},
-		"stranger": {Token: "stranger"}, "owner": {Token: w.process.token}, "certificate": {ClientCertificateData: cert, ClientKeyData: key},
-	}), filepath.Join(dir, "kubeconfig")))
+	expect.NoError(t, clientcmd.WriteToFile(*kubeconfigFor(at.Host, at.CAData, namespace,
+		map[string]*clientcmdapi.AuthInfo{
+			"writer": {Token: writer}, "editor": {Token: w.cluster.UserConfig("editor").BearerToken},
+			"stranger": {Token: "stranger"}, "owner": {Token: w.process.token},
+			"certificate": {ClientCertificateData: cert, ClientKeyData: key},
+		}), filepath.Join(dir, "kubeconfig")))
 	s := &side{namespace: namespace, programs: map[string]string{"kubectl": w.cluster.KubectlPath()}}
 	if set, err := binaries.Load(); err == nil {
 		s.programs["helm"] = set.Helm.Path
@@ -148,11 +156,14 @@ func (w *writing) newSide(t *testing.T, at *rest.Config, namespace string) *side
 	if s.programs["curl"], err = exec.LookPath("curl"); err != nil {
 		t.Log("curl is not installed: it is not tried")
 	}
-	s.env = append(os.Environ(), "HOME="+dir, "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), "KUBECACHEDIR="+filepath.Join(dir, "cache"),
+	s.env = append(os.Environ(), "HOME="+dir, "KUBECONFIG="+filepath.Join(dir, "kubeconfig"),
+		"KUBECACHEDIR="+filepath.Join(dir, "cache"),
 		"KUBE_EDITOR=sed -i s/before/after/", "HELM_CACHE_HOME=", "HELM_CONFIG_HOME=", "HELM_DATA_HOME=")
 	files := filepath.Join(dir, "files")
-	access := fmt.Sprintf("--noproxy '*' --cacert %s -H 'Authorization: Bearer %s' -w '%%{stderr}%%{http_code} %%{content_type}'", filepath.Join(dir, "ca.pem"), writer)
-	s.fill = strings.NewReplacer("{ns}", namespace, "{dir}", files, "{server}", at.Host, "{curl}", access, "{csr}", w.csr)
+	access := fmt.Sprintf("--noproxy '*' --cacert %s -H 'Authorization: Bearer %s' -w '%%{stderr}%%{http_code} "+
+		"%%{content_type}'", filepath.Join(dir, "ca.pem"), writer)
+	s.fill = strings.NewReplacer("{ns}", namespace, "{dir}", files, "{server}", at.Host, "{curl}", access, "{csr}",
+		w.csr)
 	s.plain = strings.NewReplacer(files, "DIR", at.Host, "SERVER", namespace, "NS")
 	expect.NoError(t, s.writeFiles(files))
 	return s
@@ -224,16 +235,21 @@ func (w *writing) testConflict(t *testing.T) {
 		user, err := kubernetes.NewForConfig(c)
 		expect.NoError(t, err)
 		maps := user.CoreV1().ConfigMaps("default")
-		m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("conflict-%d", i)}}, metav1.CreateOptions{})
+		m, err := maps.Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("conflict-%d", i)},
+		}, metav1.CreateOptions{})
 		expect.NoError(t, err)
 		for _, patch := range []bool{false, true} {
 			if m, err = maps.Get(t.Context(), m.Name, metav1.GetOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			_, err = other.CoreV1().ConfigMaps("default").Patch(t.Context(), m.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"other":"%t"}}`, patch), metav1.PatchOptions{})
+			_, err = other.CoreV1().ConfigMaps("default").Patch(t.Context(), m.Name, types.MergePatchType,
+				fmt.Appendf(nil, `{"data":{"other":"%t"}}`, patch), metav1.PatchOptions{})
 			expect.NoError(t, err)
 			if patch {
-				_, err = maps.Patch(t.Context(), m.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"mine":""}}`, m.ResourceVersion), metav1.PatchOptions{})
+				_, err = maps.Patch(t.Context(), m.Name, types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"mine":""}}`, m.ResourceVersion),
+					metav1.PatchOptions{})
 			} else {
 				_, err = maps.Update(t.Context(), m, metav1.UpdateOptions{})
 			}
@@ -243,7 +259,8 @@ func (w *writing) testConflict(t *testing.T) {
 			got, err := maps.Get(t.Context(), m.Name, metav1.GetOptions{})
 			expect.NoError(t, err)
 			if got.ResourceVersion == m.ResourceVersion {
-				t.Errorf("%s, patch %t: version %s is read again after its conflict", contentType, patch, got.ResourceVersion)
+				t.Errorf("%s, patch %t: version %s is read again after its conflict", contentType, patch,
+					got.ResourceVersion)
 			}
 		}
 	}

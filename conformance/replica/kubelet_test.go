@@ -74,7 +74,9 @@ func (k *kubelet) serve(c *kubetest.Cluster) error {
 		return err
 	}
 	proxy := httputil.NewSingleHostReverseProxy(to)
-	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // both ends are of this test
+	proxy.Transport = &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // both ends are of this test
+	}
 	proxy.FlushInterval = -1
 	k.kwok.Store(proxy)
 	return nil
@@ -229,9 +231,19 @@ func (k *kubelet) run(ctx context.Context, command []string, streams map[string]
 		return metav1.Status{Status: metav1.StatusSuccess}
 	case errors.As(err, &exit) && exit.Exited():
 		return metav1.Status{
-			Status: metav1.StatusFailure, Reason: remotecommand.NonZeroExitCodeReason, Message: fmt.Sprintf("command terminated with non-zero exit code: %v", err),
-			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: remotecommand.ExitCodeCauseType, Message: strconv.Itoa(exit.ExitCode())}}},
+			Status: metav1.StatusFailure, Reason: remotecommand.NonZeroExitCodeReason,
+			Message: fmt.Sprintf("command terminated with non-zero exit code: %v", err),
+			Details: &metav1.StatusDetails{
+				Causes: []metav1.StatusCause{
+					{Type: remotecommand.ExitCodeCauseType, Message: strconv.Itoa(exit.ExitCode())},
+				},
+			},
 		}
 	}
-	return metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError, Message: "error executing command in container: " + err.Error()}
+	return metav1.Status{
+		Status:  metav1.StatusFailure,
+		Reason:  metav1.StatusReasonInternalError,
+		Code:    http.StatusInternalServerError,
+		Message: "error executing command in container: " + err.Error(),
+	}
 }

@@ -154,15 +154,20 @@ func (w *comparedCluster) before(ctx context.Context, namespace string) error {
 			return err
 		}
 	}
-	if _, err := w.dynamic.Resource(widgetResource).Namespace(namespace).Create(ctx, widget("old", "red"), metav1.CreateOptions{}); err != nil {
+	if _, err := w.dynamic.Resource(widgetResource).Namespace(namespace).Create(ctx, widget("old", "red"),
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return expect.Until(ctx, func() error {
-		for _, path := range []string{"/api/v1/namespaces/" + namespace + "/configmaps/old-2", "/apis/example.com/v1/namespaces/" + namespace + "/widgets/old"} {
+		for _, path := range []string{
+			"/api/v1/namespaces/" + namespace + "/configmaps/old-2",
+			"/apis/example.com/v1/namespaces/" + namespace + "/widgets/old",
+		} {
 			for _, c := range w.columns() {
-				if a := c.send(ctx, request{Method: http.MethodGet, URI: path}); a.err != nil || a.code != http.StatusOK {
+				if a := c.send(ctx, request{Method: http.MethodGet, URI: path}); a.err != nil ||
+					a.code != http.StatusOK {
 					return fmt.Errorf("%s: %d %w", path, a.code, a.err)
 				}
 			}
@@ -193,7 +198,10 @@ func (w *comparedCluster) scene(ctx context.Context, namespace string) error {
 	}
 	create := func(name string, labels map[string]string, finalizers ...string) func() error {
 		return func() error {
-			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Finalizers: finalizers}, Data: map[string]string{"n": "0"}}
+			m := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Finalizers: finalizers},
+				Data:       map[string]string{"n": "0"},
+			}
 			_, err := maps.Create(ctx, m, metav1.CreateOptions{})
 			return err
 		}
@@ -233,12 +241,17 @@ func (w *comparedCluster) scene(ctx context.Context, namespace string) error {
 		func() error {
 			_, err := pods.Create(ctx, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "mover", Labels: map[string]string{"app": "mover"}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/mover"}}},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "main", Image: "registry.example/mover"}},
+				},
 			}, metav1.CreateOptions{})
 			return err
 		},
 		func() error {
-			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "mover"}, Target: corev1.ObjectReference{Kind: "Node", Name: "node-0"}}, metav1.CreateOptions{})
+			return pods.Bind(ctx, &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: "mover"},
+				Target:     corev1.ObjectReference{Kind: "Node", Name: "node-0"},
+			}, metav1.CreateOptions{})
 		},
 		podStatus(`{"status":{"phase":"Running","podIP":"10.1.2.3","startTime":"2026-01-01T00:00:00Z"}}`),
 		podStatus(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`),
@@ -256,17 +269,21 @@ func (w *comparedCluster) scene(ctx context.Context, namespace string) error {
 		widgetPatch("old", `{"spec":{"color":"blue"},"metadata":{"labels":{"color":"blue"}}}`),
 		func() error { return widgets.Delete(ctx, "new", metav1.DeleteOptions{}) },
 		func() error {
-			_, err := w.client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}}, metav1.CreateOptions{})
+			_, err := w.client.CoreV1().Secrets(namespace).Create(ctx,
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}}, metav1.CreateOptions{})
 			return err
 		},
 		func() error {
 			_, err := w.client.CoreV1().Events(namespace).Create(ctx, &corev1.Event{
-				ObjectMeta: metav1.ObjectMeta{Name: "happened"}, InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: namespace, Name: "alpha"}, Reason: "Happened",
+				ObjectMeta: metav1.ObjectMeta{Name: "happened"}, InvolvedObject: corev1.ObjectReference{
+					Kind: "ConfigMap", Namespace: namespace, Name: "alpha",
+				}, Reason: "Happened",
 			}, metav1.CreateOptions{})
 			return err
 		},
 		func() error {
-			_, err := w.dynamic.Resource(planetResource).Patch(ctx, "mars", types.MergePatchType, []byte(`{"spec":{"seen":"`+namespace+`"}}`), metav1.PatchOptions{})
+			_, err := w.dynamic.Resource(planetResource).Patch(ctx, "mars", types.MergePatchType,
+				[]byte(`{"spec":{"seen":"`+namespace+`"}}`), metav1.PatchOptions{})
 			return err
 		},
 	}

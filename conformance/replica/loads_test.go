@@ -77,7 +77,12 @@ func newLoad(seed uint64, fits bool) *load {
 	}
 	for i, weight := range weights {
 		size := int(1024 * math.Pow(1000, r.Float64())) // from 1 KB to 1 MB
-		x := loadResource{Name: fmt.Sprintf("r%d", i), Size: size, Count: 1 + int(needed*weight/sum)/size, Plain: fits && r.IntN(4) == 0}
+		x := loadResource{
+			Name:  fmt.Sprintf("r%d", i),
+			Size:  size,
+			Count: 1 + int(needed*weight/sum)/size,
+			Plain: fits && r.IntN(4) == 0,
+		}
 		c := &l.Clusters[r.IntN(len(l.Clusters))]
 		c.Resources = append(c.Resources, x)
 	}
@@ -112,7 +117,8 @@ func runLoad(t *testing.T, l *load) {
 	}
 	path := filepath.Join(dir, "kubeconfig")
 	expect.NoError(t, clientcmd.WriteToFile(*k, path))
-	p, err := startServe(t.Context(), dir, "--kubeconfig", path, "--memory-limit", fmt.Sprint(l.Limit), "--max-cluster-memory", fmt.Sprint(l.Limit))
+	p, err := startServe(t.Context(), dir, "--kubeconfig", path, "--memory-limit", fmt.Sprint(l.Limit),
+		"--max-cluster-memory", fmt.Sprint(l.Limit))
 	expect.NoError(t, err)
 	t.Cleanup(func() {
 		p.stop()
@@ -186,7 +192,8 @@ func (x *loadRun) expectComplete(began time.Time) {
 		for i := range x.addresses {
 			for name, want := range x.state(i, true).Objects {
 				if got := x.versions(i, name); !maps.Equal(got, want) {
-					problem = fmt.Sprintf("%s of cluster %d: %d objects are mirrored, want %d, or some are not current", name, i, len(got), len(want))
+					problem = fmt.Sprintf("%s of cluster %d: %d objects are mirrored, want %d, or some are not current",
+						name, i, len(got), len(want))
 				}
 			}
 		}
@@ -244,7 +251,8 @@ func (x *loadRun) state(cluster int, pause bool) (is clusterState) {
 
 // versions returns the versions of the objects of a resource in the copy, by name.
 func (x *loadRun) versions(cluster int, resource string) map[string]string {
-	status, text := x.get(fmt.Sprintf("https://%s/clusters/c%d/apis/%s/v1/%s", x.process.address, cluster, loadGroup, resource))
+	status, text := x.get(fmt.Sprintf("https://%s/clusters/c%d/apis/%s/v1/%s", x.process.address, cluster, loadGroup,
+		resource))
 	if status != http.StatusOK {
 		return nil
 	}

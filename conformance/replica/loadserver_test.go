@@ -86,7 +86,9 @@ func serveLoad(text string) error {
 		if err != nil {
 			return err
 		}
-		server := &http.Server{Handler: s, ReadHeaderTimeout: patience, BaseContext: func(net.Listener) context.Context { return ctx }}
+		server := &http.Server{
+			Handler: s, ReadHeaderTimeout: patience, BaseContext: func(net.Listener) context.Context { return ctx },
+		}
 		running.Go(func() { _ = server.Serve(listener) })
 		defer server.Close()
 		running.Go(func() { s.change(ctx, l.Churn/len(l.Clusters)) })
@@ -216,11 +218,21 @@ func (s *loadServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1"})
 	case r.URL.Path == "/apis":
 		v := metav1.GroupVersionForDiscovery{GroupVersion: loadGroup + "/v1", Version: "v1"}
-		respond(w, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: loadGroup, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}}})
+		respond(w, &metav1.APIGroupList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{
+				{Name: loadGroup, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v},
+			},
+		})
 	case r.URL.Path == base:
-		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: loadGroup + "/v1"}
+		list := &metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList"},
+			GroupVersion: loadGroup + "/v1",
+		}
 		for name := range s.resources {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, SingularName: name, Kind: kindOf(name), Verbs: metav1.Verbs{"get", "list", "watch"}})
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: name, SingularName: name, Kind: kindOf(name), Verbs: metav1.Verbs{"get", "list", "watch"},
+			})
 		}
 		respond(w, list)
 	case x != nil && r.URL.Query().Get("watch") != "":
@@ -230,7 +242,9 @@ func (s *loadServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`) // the client may be gone
+		// the client may be gone
+		_, _ = io.WriteString(w,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 	}
 }
 
@@ -289,7 +303,8 @@ func (s *loadServer) list(w http.ResponseWriter, r *http.Request, x *loadState) 
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriterSize(w, 64<<10)
 	defer out.Flush()
-	fmt.Fprintf(out, `{"kind":"%sList","apiVersion":"%s/v1","metadata":{"resourceVersion":"%d"%s},"items":[`, kindOf(x.Name), loadGroup, at, remaining)
+	fmt.Fprintf(out, `{"kind":"%sList","apiVersion":"%s/v1","metadata":{"resourceVersion":"%d"%s},"items":[`,
+		kindOf(x.Name), loadGroup, at, remaining)
 	for i, number := range numbers {
 		if i > 0 {
 			_ = out.WriteByte(',') // the client may be gone
@@ -329,7 +344,8 @@ func (s *loadServer) watch(w http.ResponseWriter, r *http.Request, x *loadState)
 			}
 		}
 		after = at
-		send("BOOKMARK", fmt.Appendf(nil, `{"kind":%q,"apiVersion":"%s/v1","metadata":{"resourceVersion":"%d","annotations":{"k8s.io/initial-events-end":"true"}}}`, kindOf(x.Name), loadGroup, at))
+		send("BOOKMARK", fmt.Appendf(nil,
+			`{"kind":%q,"apiVersion":"%s/v1","metadata":{"resourceVersion":"%d","annotations":{"k8s.io/initial-events-end":"true"}}}`, kindOf(x.Name), loadGroup, at))
 	}
 	for {
 		s.mu.Lock()
@@ -354,9 +370,13 @@ func (s *loadServer) watch(w http.ResponseWriter, r *http.Request, x *loadState)
 // object returns an object of a resource at a version.
 func (s *loadServer) object(x *loadState, number int, version uint64) []byte {
 	b := make([]byte, 0, x.Size+512)
-	b = fmt.Appendf(b, `{"kind":%q,"apiVersion":"%s/v1","metadata":{"name":%q,"uid":"%08d-0000-0000-0000-%012d","resourceVersion":"%d"},"data":"`, kindOf(x.Name), loadGroup, nameOf(number), s.number, number, version)
+	b = fmt.Appendf(b,
+		`{"kind":%q,"apiVersion":"%s/v1","metadata":{"name":%q,"uid":"%08d-0000-0000-0000-%012d","resourceVersion":"%d"},"data":"`, kindOf(x.Name), loadGroup, nameOf(number), s.number, number, version)
 	from := len(b)
-	random := rand.NewChaCha8([32]byte{byte(number), byte(number >> 8), byte(number >> 16), byte(version), byte(version >> 8), byte(version >> 16), byte(s.number)})
+	random := rand.NewChaCha8([32]byte{
+		byte(number), byte(number >> 8), byte(number >> 16), byte(version), byte(version >> 8), byte(version >> 16),
+		byte(s.number),
+	})
 	var part [48]byte
 	for len(b)-from < x.Size {
 		if !x.Plain || len(b) == from {

@@ -65,21 +65,35 @@ func answerMetrics(w http.ResponseWriter, r *http.Request) {
 			return one
 		}
 		meta["namespace"] = namespace
-		one["containers"] = []any{map[string]any{"name": "main", "usage": usage}, map[string]any{"name": "side", "usage": usage}}
+		one["containers"] = []any{
+			map[string]any{"name": "main", "usage": usage},
+			map[string]any{"name": "side", "usage": usage},
+		}
 		return one
 	}
 	list := func(kind string, items ...any) map[string]any {
 		if r.URL.Query().Get("labelSelector") != "" {
 			items = nil
 		}
-		return map[string]any{"kind": kind, "apiVersion": "metrics.k8s.io/v1beta1", "metadata": map[string]any{}, "items": append([]any{}, items...)}
+		return map[string]any{
+			"kind":       kind,
+			"apiVersion": "metrics.k8s.io/v1beta1",
+			"metadata":   map[string]any{},
+			"items":      append([]any{}, items...),
+		}
 	}
 	var answer map[string]any
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, root+"/"), "/")
 	switch {
 	case r.URL.Path == root:
 		resource := func(name, kind string, namespaced bool) map[string]any {
-			return map[string]any{"name": name, "kind": kind, "singularName": "", "namespaced": namespaced, "verbs": []string{"get", "list"}}
+			return map[string]any{
+				"name":         name,
+				"kind":         kind,
+				"singularName": "",
+				"namespaced":   namespaced,
+				"verbs":        []string{"get", "list"},
+			}
 		}
 		answer = map[string]any{
 			"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "metrics.k8s.io/v1beta1",
@@ -98,7 +112,14 @@ func answerMetrics(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
-		answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound, "message": "not found"}
+		answer = map[string]any{
+			"kind":       "Status",
+			"apiVersion": "v1",
+			"status":     "Failure",
+			"reason":     "NotFound",
+			"code":       http.StatusNotFound,
+			"message":    "not found",
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer) // the client may be gone

@@ -30,16 +30,34 @@ func TestOrdinaryUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a real Kubernetes: not in short mode")
 	}
-	c := kubetest.Start(t, &kubetest.Options{Name: "one", Users: []kubetest.User{{Name: "dev", Groups: []string{"devs"}}, {Name: "other", Groups: []string{"system:masters"}}}})
+	c := kubetest.Start(t, &kubetest.Options{
+		Name: "one",
+		Users: []kubetest.User{
+			{Name: "dev", Groups: []string{"devs"}},
+			{Name: "other", Groups: []string{"system:masters"}},
+		},
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	expect.NoError(t, c.Grant(ctx, "dev", "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}))
-	expect.NoError(t, c.Grant(ctx, "dev", "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}))
+	expect.NoError(t, c.Grant(ctx, "dev", "", rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+		Verbs:     []string{"get", "list", "watch"},
+	}))
+	expect.NoError(t, c.Grant(ctx, "dev", "default", rbacv1.PolicyRule{
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+		Verbs:     []string{"create"},
+	}))
 	dev := c.UserConfig("dev")
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	expect.NoError(t, clientcmd.WriteToFile(*kubeconfigFor(dev.Host, dev.CAData, "", map[string]*clientcmdapi.AuthInfo{"one": {Token: dev.BearerToken}}), kubeconfig))
-	process, err := startServe(ctx, dir, "--kubeconfig", kubeconfig, "--context", "one", "--pass-through", "--resources", "configmaps")
+	expect.NoError(t, clientcmd.WriteToFile(
+		*kubeconfigFor(dev.Host, dev.CAData, "", map[string]*clientcmdapi.AuthInfo{"one": {Token: dev.BearerToken}}),
+		kubeconfig,
+	))
+	process, err := startServe(ctx, dir, "--kubeconfig", kubeconfig, "--context", "one", "--pass-through",
+		"--resources", "configmaps")
 	expect.NoError(t, err)
 	t.Cleanup(func() {
 		process.stop()
@@ -63,7 +81,8 @@ func TestOrdinaryUser(t *testing.T) {
 	status, copied, err := (&effectTest{read: at("dev")}).get(ctx, path, &list)
 	expect.NoError(t, err)
 	if status != http.StatusOK || !copied || len(list.Items) == 0 {
-		t.Errorf("list: %d, from the copy %t, %d objects; want the user's own object from the copy", status, copied, len(list.Items))
+		t.Errorf("list: %d, from the copy %t, %d objects; want the user's own object from the copy", status, copied,
+			len(list.Items))
 	}
 	if err := maps.Delete(ctx, "mine", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("delete: %v, want the refusal of the cluster", err)
@@ -71,7 +90,8 @@ func TestOrdinaryUser(t *testing.T) {
 	if _, err := client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list of secrets: %v, want the refusal of the cluster", err)
 	}
-	if status, _, err := (&effectTest{read: at("other")}).get(ctx, path, &list); err != nil || status != http.StatusServiceUnavailable {
+	if status, _, err := (&effectTest{read: at("other")}).get(ctx, path, &list); err != nil ||
+		status != http.StatusServiceUnavailable {
 		t.Errorf("list by another user: %d, %v; want 503, as the replica may not ask about others", status, err)
 	}
 }

@@ -62,7 +62,8 @@ func (w *comparedCluster) populate(ctx context.Context, logf func(string, ...any
 			return err
 		}
 		if slices.Contains(step, "60-types") {
-			if _, err := w.cluster.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"); err != nil {
+			if _, err := w.cluster.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established",
+				"--timeout=60s"); err != nil {
 				return err
 			}
 		}
@@ -140,7 +141,8 @@ func (w *comparedCluster) applyStatus(ctx context.Context, path string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-		_, err := w.dynamic.Resource(resource).Namespace(o.GetNamespace()).ApplyStatus(ctx, o.GetName(), &o, metav1.ApplyOptions{FieldManager: "status", Force: true})
+		_, err := w.dynamic.Resource(resource).Namespace(o.GetNamespace()).ApplyStatus(ctx, o.GetName(), &o,
+			metav1.ApplyOptions{FieldManager: "status", Force: true})
 		if err != nil {
 			return fmt.Errorf("status of %s %s: %w", o.GetKind(), o.GetName(), err)
 		}

@@ -57,7 +57,9 @@ func startReplica(ctx context.Context, dir, kubeconfig string, contexts ...strin
 
 // startReplicaOf is startReplica with the resources of patterns, or with the default
 // ones.
-func startReplicaOf(ctx context.Context, resources []string, dir, kubeconfig string, contexts ...string) (*replicaProcess, error) {
+func startReplicaOf(
+	ctx context.Context, resources []string, dir, kubeconfig string, contexts ...string,
+) (*replicaProcess, error) {
 	args := []string{"--kubeconfig", kubeconfig}
 	for _, name := range contexts {
 		args = append(args, "--context", name)
@@ -75,7 +77,9 @@ func startServe(ctx context.Context, dir string, flags ...string) (*replicaProce
 		return nil, err
 	}
 	p := &replicaProcess{dir: filepath.Join(dir, "state"), ended: make(chan struct{})}
-	p.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--state-dir", p.dir}, flags...)...)
+	p.cmd = exec.Command(binary, append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--state-dir", p.dir,
+	}, flags...)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = childAttr()
 	started := make(chan error)
@@ -150,7 +154,12 @@ func (p *replicaProcess) writeKubeconfig(path string) error {
 }
 
 func (p *replicaProcess) config() *rest.Config {
-	return &rest.Config{Host: "https://" + p.address, BearerToken: p.token, TLSClientConfig: rest.TLSClientConfig{CAData: p.ca}, QPS: -1}
+	return &rest.Config{
+		Host:            "https://" + p.address,
+		BearerToken:     p.token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.ca},
+		QPS:             -1,
+	}
 }
 
 // stop ends the process and waits for it.

@@ -49,7 +49,9 @@ func TestPrometheus(t *testing.T) {
 	}
 	work := &controlledWork{T: t, client: p.client(t, p.direct), pods: 10}
 	for _, name := range []string{"node-0", "node-1"} { // Prometheus ignores nodes without an address
-		_, err := work.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}]}}`), metav1.PatchOptions{}, "status")
+		_, err := work.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType,
+			[]byte(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}]}}`), metav1.PatchOptions{},
+			"status")
 		expect.NoError(t, err)
 	}
 	direct, through := startDiscovery(t, binary, p.direct), startDiscovery(t, binary, p.through)
@@ -58,7 +60,10 @@ func TestPrometheus(t *testing.T) {
 	}
 	work.step(ctx, "create", work.create, func(ctx context.Context) error { return work.reached(ctx, work.size()) })
 	work.step(ctx, "ingress", func(ctx context.Context) error {
-		ingress := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "example.com"}}}}
+		ingress := &networkingv1.Ingress{
+			ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "example.com"}}},
+		}
 		_, err := work.client.NetworkingV1().Ingresses(workNamespace).Create(ctx, ingress, metav1.CreateOptions{})
 		return err
 	}, same("10 pod", "2 node", "2 service", "2 endpointslice", "2 endpoints", "1 ingress"))

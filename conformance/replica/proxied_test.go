@@ -35,7 +35,8 @@ func (c *streaming) compareProxied(t *testing.T) {
 	program.Start()
 	defer program.Close()
 	patch := fmt.Sprintf(`{"status":{"podIP":%[1]q,"podIPs":[{"ip":%[1]q}]}}`, address)
-	if _, err := c.client(t, c.direct).CoreV1().Pods("default").Patch(t.Context(), "page", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := c.client(t, c.direct).CoreV1().Pods("default").Patch(t.Context(), "page", types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/api/v1/namespaces/default/pods/page:%d/proxy", listener.Addr().(*net.TCPAddr).Port)
@@ -60,7 +61,9 @@ func (c *streaming) compareProxied(t *testing.T) {
 	if texts[0] != texts[1] {
 		t.Errorf("the server passes back %q, the replica %q", texts[0], texts[1])
 	}
-	for _, want := range []string{"0 GET /page?a=b", "0 GET /page ", "1 ", "200 POST /page?a=b some text", "101 Switching Protocols hello\n"} {
+	for _, want := range []string{
+		"0 GET /page?a=b", "0 GET /page ", "1 ", "200 POST /page?a=b some text", "101 Switching Protocols hello\n",
+	} {
 		if !strings.Contains(texts[0], want) {
 			t.Errorf("no %q in %q", want, texts[0])
 		}
@@ -97,7 +100,8 @@ func probe(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer conn.Close()
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+			protocol)
 		_, _ = io.Copy(conn, received)
 	}
 }
@@ -119,7 +123,8 @@ func askProgram(address, path string) (string, error) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", path, address); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", path,
+		address); err != nil {
 		return "", err
 	}
 	reader := bufio.NewReader(conn)

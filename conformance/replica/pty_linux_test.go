@@ -21,7 +21,11 @@ func openPty(rows, columns uint16) (person, program *os.File, err error) {
 	for _, call := range []struct {
 		request uintptr
 		value   unsafe.Pointer
-	}{{syscall.TIOCSPTLCK, unsafe.Pointer(&unlock)}, {syscall.TIOCGPTN, unsafe.Pointer(&number)}, {syscall.TIOCSWINSZ, unsafe.Pointer(&size)}} {
+	}{
+		{syscall.TIOCSPTLCK, unsafe.Pointer(&unlock)},
+		{syscall.TIOCGPTN, unsafe.Pointer(&number)},
+		{syscall.TIOCSWINSZ, unsafe.Pointer(&size)},
+	} {
 		if _, _, code := syscall.Syscall(syscall.SYS_IOCTL, person.Fd(), call.request, uintptr(call.value)); code != 0 {
 			_ = person.Close()
 			return nil, nil, code

@@ -106,7 +106,8 @@ func (r *recorder) note(req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests = append(r.requests, request{
-		Method: req.Method, URI: uri, Accept: req.Header.Get("Accept"), Encoding: req.Header.Get("Accept-Encoding"), From: []string{r.from},
+		Method: req.Method, URI: uri, Accept: req.Header.Get("Accept"), Encoding: req.Header.Get("Accept-Encoding"),
+		From: []string{r.from},
 	})
 }
 
@@ -197,7 +198,8 @@ func (r *recorder) kubectls(t *testing.T) {
 		}
 		r.as("kubectl " + strings.TrimPrefix(version, "v"))
 		cache := t.TempDir()
-		for _, args := range append(commandLines(), words("get pods -n shop -w"), words("get wd -A -w -o yaml"), words("get pod db-0 -n shop -w --output-watch-events")) {
+		for _, args := range append(commandLines(), words("get pods -n shop -w"), words("get wd -A -w -o yaml"),
+			words("get pod db-0 -n shop -w --output-watch-events")) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if slices.Contains(args, "-w") {
 				ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
@@ -226,7 +228,9 @@ func recordClientGo(t *testing.T, cfg *rest.Config) {
 	for _, c := range []*kubernetes.Clientset{typed, kubernetes.NewForConfigOrDie(proto)} {
 		_, err := c.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{})
 		must(err)
-		_, err = c.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: "app=web", FieldSelector: "status.phase=Running", Limit: 2})
+		_, err = c.CoreV1().Pods("").List(ctx, metav1.ListOptions{
+			LabelSelector: "app=web", FieldSelector: "status.phase=Running", Limit: 2,
+		})
 		must(err)
 		_, err = c.CoreV1().ConfigMaps("shop").Get(ctx, "settings", metav1.GetOptions{})
 		must(err)
@@ -234,12 +238,15 @@ func recordClientGo(t *testing.T, cfg *rest.Config) {
 		must(err)
 		_, err = c.AppsV1().Deployments("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		must(err)
-		_, err = c.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+		_, err = c.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+			ResourceVersion: "0", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		})
 		must(err)
 		_, err = c.AppsV1().StatefulSets("shop").GetScale(ctx, "db", metav1.GetOptions{})
 		must(err)
 		wait := int64(1)
-		watching, err := c.CoreV1().Secrets("shop").Watch(ctx, metav1.ListOptions{TimeoutSeconds: &wait, AllowWatchBookmarks: true})
+		watching, err := c.CoreV1().Secrets("shop").Watch(ctx,
+			metav1.ListOptions{TimeoutSeconds: &wait, AllowWatchBookmarks: true})
 		must(err)
 		if err == nil {
 			watching.Stop()
@@ -253,7 +260,10 @@ func recordClientGo(t *testing.T, cfg *rest.Config) {
 	must(err)
 	dyn := dynamic.NewForConfigOrDie(cfg)
 	meta := metadata.NewForConfigOrDie(cfg)
-	resources := []schema.GroupVersionResource{widgetResource, planetResource, corev1.SchemeGroupVersion.WithResource("pods"), appsv1.SchemeGroupVersion.WithResource("deployments")}
+	resources := []schema.GroupVersionResource{
+		widgetResource, planetResource, corev1.SchemeGroupVersion.WithResource("pods"),
+		appsv1.SchemeGroupVersion.WithResource("deployments"),
+	}
 	for _, r := range resources {
 		_, err := dyn.Resource(r).List(ctx, metav1.ListOptions{Limit: 500})
 		must(err)
@@ -273,7 +283,8 @@ func recordClientGo(t *testing.T, cfg *rest.Config) {
 	factory.Core().V1().Secrets().Informer()
 	factory.Apps().V1().Deployments().Informer()
 	factory.Discovery().V1().EndpointSlices().Informer()
-	binary := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(proto), 0, informers.WithNamespace("shop"))
+	binary := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(proto), 0,
+		informers.WithNamespace("shop"))
 	binary.Core().V1().Pods().Informer()
 	binary.Core().V1().ConfigMaps().Informer()
 	dynamics := dynamicinformer.NewDynamicSharedInformerFactory(dyn, 0)
@@ -319,8 +330,17 @@ func recordControllerRuntime(t *testing.T, cfg *rest.Config) {
 	partial := &metav1.PartialObjectMetadataList{}
 	partial.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("StatefulSetList"))
 	for _, reader := range []client.Reader{direct, c} {
-		for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.ServiceList{}, &appsv1.DeploymentList{}, widgets.DeepCopy(), partial.DeepCopy()} {
-			for _, opts := range [][]client.ListOption{nil, {client.InNamespace("shop"), client.MatchingLabels{"app": "web"}}} {
+		for _, list := range []client.ObjectList{
+			&corev1.PodList{},
+			&corev1.ServiceList{},
+			&appsv1.DeploymentList{},
+			widgets.DeepCopy(),
+			partial.DeepCopy(),
+		} {
+			for _, opts := range [][]client.ListOption{
+				nil,
+				{client.InNamespace("shop"), client.MatchingLabels{"app": "web"}},
+			} {
 				if err := reader.List(ctx, list, opts...); err != nil {
 					t.Error(err)
 				}

@@ -58,7 +58,8 @@ func report(columns []column, results [][]result, server string, now time.Time) 
 	b.WriteString("# What the replica answers, and what kube-apiserver does\n\n")
 	for i, c := range columns {
 		sum := total(results[i], "")
-		fmt.Fprintf(&b, "%s\n\n", strings.TrimSpace(fmt.Sprintf("%d of %d requests equal %s", sum.equal, sum.all, c.name)))
+		fmt.Fprintf(&b, "%s\n\n",
+			strings.TrimSpace(fmt.Sprintf("%d of %d requests equal %s", sum.equal, sum.all, c.name)))
 	}
 	b.WriteString(preface(server, now))
 	head, rule := "\n| requests |", "| --- |"
@@ -80,7 +81,8 @@ func report(columns []column, results [][]result, server string, now time.Time) 
 		fmt.Fprintf(&b, " %d |\n", total(results[0], name).all)
 	}
 	for i, c := range columns {
-		fmt.Fprintf(&b, "\n## %s\n\nEvery request that is not answered as kube-apiserver answers it, by reason.\n", strings.TrimSpace("Differences "+c.name))
+		fmt.Fprintf(&b, "\n## %s\n\nEvery request that is not answered as kube-apiserver answers it, by reason.\n",
+			strings.TrimSpace("Differences "+c.name))
 		sections(&b, c.differences, results[i])
 	}
 	return b.String()
@@ -108,7 +110,8 @@ func sections(b *strings.Builder, differences []difference, results []result) {
 
 // preface returns the text about the method, and about what counts as equal.
 func preface(server string, now time.Time) string {
-	return fmt.Sprintf(`The same requests are sent to kube-apiserver %s and to a replica of it (`+"`watershed serve`"+`), and the answers compared: status, the headers
+	return fmt.Sprintf(`The same requests are sent to kube-apiserver %s and to a replica of it (`+"`watershed serve`"+
+		`), and the answers compared: status, the headers
 %s
 and whether there is an ETag, and bodies by their content, whether they are JSON, YAML, protobuf or tables. Watches are compared event by
 event. A part of the requests was recorded from kubectl 1.31, 1.33 and 1.37, client-go and controller-runtime, the rest is written by hand, for the

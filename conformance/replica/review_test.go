@@ -31,13 +31,15 @@ import (
 
 // reviews are resources that are answered by the cluster itself, for its administrator.
 func (w *comparedCluster) reviews() []replica.ProgramResource {
-	review := func(resource, kind string, empty func() runtime.Object, create func(ctx context.Context, o runtime.Object) (runtime.Object, error)) replica.ProgramResource {
+	review := func(resource, kind string, empty func() runtime.Object,
+		create func(ctx context.Context, o runtime.Object) (runtime.Object, error)) replica.ProgramResource {
 		gv := authorizationv1.SchemeGroupVersion
 		if resource == "selfsubjectreviews" {
 			gv = authenticationv1.SchemeGroupVersion
 		}
 		return replica.ProgramResource{
-			GroupVersionResource: gv.WithResource(resource), Kind: kind, Singular: strings.ToLower(kind), Fleet: resource == "selfsubjectreviews", New: empty,
+			GroupVersionResource: gv.WithResource(resource), Kind: kind, Singular: strings.ToLower(kind),
+			Fleet: resource == "selfsubjectreviews", New: empty,
 			Create: func(r *http.Request, _ *replica.Request, o runtime.Object) (runtime.Object, error) {
 				return create(r.Context(), o)
 			},
@@ -45,14 +47,23 @@ func (w *comparedCluster) reviews() []replica.ProgramResource {
 	}
 	opts := metav1.CreateOptions{}
 	return []replica.ProgramResource{
-		review("selfsubjectaccessreviews", "SelfSubjectAccessReview", func() runtime.Object { return &authorizationv1.SelfSubjectAccessReview{} }, func(ctx context.Context, o runtime.Object) (runtime.Object, error) {
-			return w.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, o.(*authorizationv1.SelfSubjectAccessReview), opts)
+		review("selfsubjectaccessreviews", "SelfSubjectAccessReview", func() runtime.Object {
+			return &authorizationv1.SelfSubjectAccessReview{}
+		}, func(ctx context.Context, o runtime.Object) (runtime.Object, error) {
+			return w.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+				o.(*authorizationv1.SelfSubjectAccessReview), opts)
 		}),
-		review("selfsubjectrulesreviews", "SelfSubjectRulesReview", func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} }, func(ctx context.Context, o runtime.Object) (runtime.Object, error) {
-			return w.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, o.(*authorizationv1.SelfSubjectRulesReview), opts)
+		review("selfsubjectrulesreviews", "SelfSubjectRulesReview", func() runtime.Object {
+			return &authorizationv1.SelfSubjectRulesReview{}
+		}, func(ctx context.Context, o runtime.Object) (runtime.Object, error) {
+			return w.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
+				o.(*authorizationv1.SelfSubjectRulesReview), opts)
 		}),
-		review("selfsubjectreviews", "SelfSubjectReview", func() runtime.Object { return &authenticationv1.SelfSubjectReview{} }, func(ctx context.Context, o runtime.Object) (runtime.Object, error) {
-			return w.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, o.(*authenticationv1.SelfSubjectReview), opts)
+		review("selfsubjectreviews", "SelfSubjectReview", func() runtime.Object {
+			return &authenticationv1.SelfSubjectReview{}
+		}, func(ctx context.Context, o runtime.Object) (runtime.Object, error) {
+			return w.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, o.(*authenticationv1.SelfSubjectReview),
+				opts)
 		}),
 	}
 }
@@ -116,13 +127,16 @@ func (w *comparedCluster) compareReviews(t *testing.T, address string) {
 	for _, path := range []string{"/clusters/" + clusterName, "/fleet"} {
 		dir := t.TempDir()
 		copy := terminal{server.kubectl, filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "cache")}
-		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"x"}}]}`, address+path)
+		text := fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"x"}}]}`, address+path,
+		)
 		if err := os.WriteFile(copy.kubeconfig, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		lines := []string{"auth whoami", "auth whoami -o jsonpath={.kind}/{.status}"}
 		if path != "/fleet" {
-			lines = append(lines, "auth can-i get pods", "auth can-i list deployments.apps -n shop", "auth can-i get /healthz", "auth can-i --list -n shop", "auth can-i create pods --subresource=exec")
+			lines = append(lines, "auth can-i get pods", "auth can-i list deployments.apps -n shop",
+				"auth can-i get /healthz", "auth can-i --list -n shop", "auth can-i create pods --subresource=exec")
 		}
 		for _, line := range lines {
 			a, b := server.run(t.Context(), words(line)...), copy.run(t.Context(), words(line)...)
@@ -145,30 +159,44 @@ func (w *comparedCluster) compareCreations(t *testing.T, copy *subject) {
 		{"POST", access, "", "", good},
 		{"POST", access, jsonAccept, jsonAccept, good},
 		{"POST", access, "application/json; charset=utf-8", "application/yaml", good},
-		{"POST", access, "application/yaml", protobufAccept, "spec: {resourceAttributes: {verb: get, resource: pods}}\n"},
+		{
+			"POST", access, "application/yaml", protobufAccept,
+			"spec: {resourceAttributes: {verb: get, resource: pods}}\n",
+		},
 		{"POST", access, protobufAccept, jsonAccept, good},
 		{"POST", access, "text/plain", jsonAccept, good},
 		{"POST", access, jsonAccept, "text/plain", good},
 		{"POST", access, jsonAccept, jsonAccept, `{"spec":`},
 		{"POST", access, jsonAccept, jsonAccept, `{"kind":"Pod","apiVersion":"v1"}`},
-		{"POST", access, jsonAccept, jsonAccept, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v2"}`},
+		{
+			"POST", access, jsonAccept, jsonAccept,
+			`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v2"}`,
+		},
 		{"POST", access, jsonAccept, jsonAccept, `{"spec":{"resourceAttributes":{"verb":1}}}`},
 		{"POST", access, jsonAccept, jsonAccept, ``},
-		{"POST", access + "?fieldValidation=Strict", jsonAccept, jsonAccept, `{"spec":{"resourceAttributes":{"verb":"get"},"x":1}}`},
+		{
+			"POST", access + "?fieldValidation=Strict", jsonAccept, jsonAccept,
+			`{"spec":{"resourceAttributes":{"verb":"get"},"x":1}}`,
+		},
 		{"POST", access + "?fieldValidation=x", jsonAccept, jsonAccept, good},
 		{"POST", access + "?dryRun=All", jsonAccept, jsonAccept, good},
 		{"POST", access + "?dryRun=x", jsonAccept, jsonAccept, good},
 		{"POST", access + "/x", jsonAccept, jsonAccept, good},
-		{"POST", "/apis/authorization.k8s.io/v1/namespaces/shop/selfsubjectaccessreviews", jsonAccept, jsonAccept, good},
+		{
+			"POST", "/apis/authorization.k8s.io/v1/namespaces/shop/selfsubjectaccessreviews", jsonAccept, jsonAccept,
+			good,
+		},
 		{"POST", whoami, jsonAccept, jsonAccept, `{}`},
 		{"GET", access, "", jsonAccept, ""},
 		{"GET", access + "?watch=true", "", jsonAccept, ""},
 		{"DELETE", access, "", jsonAccept, ""},
 		{"GET", access + "/x", "", jsonAccept, ""},
 	} {
-		a, b := w.create(t, w.server, c.method, c.path, c.media, c.accept, c.body), w.create(t, copy, c.method, c.path, c.media, c.accept, c.body)
+		a, b := w.create(t, w.server, c.method, c.path, c.media, c.accept, c.body),
+			w.create(t, copy, c.method, c.path, c.media, c.accept, c.body)
 		if !reflect.DeepEqual(a, b) {
-			t.Errorf("%s %s as %q, accepting %q: %s\n\tserver:  %v\n\treplica: %v", c.method, c.path, c.media, c.accept, c.body, a, b)
+			t.Errorf("%s %s as %q, accepting %q: %s\n\tserver:  %v\n\treplica: %v", c.method, c.path, c.media, c.accept,
+				c.body, a, b)
 		}
 	}
 }
@@ -197,7 +225,11 @@ func (w *comparedCluster) create(t *testing.T, s *subject, method, path, media, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]any{"code": resp.StatusCode, "type": resp.Header.Get("Content-Type"), "warnings": len(resp.Header.Values("Warning"))}
+	got := map[string]any{
+		"code":     resp.StatusCode,
+		"type":     resp.Header.Get("Content-Type"),
+		"warnings": len(resp.Header.Values("Warning")),
+	}
 	var value map[string]any
 	if json.Unmarshal(answered, &value) == nil {
 		delete(value, "metadata") // the server adds its manager

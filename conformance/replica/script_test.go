@@ -200,7 +200,9 @@ const objectKinds = "cm,secrets,svc,sa,deploy,rs,sts,ds,jobs,cj,hpa,roles,rolebi
 func compareObjects(t *testing.T, direct, passed *side) {
 	t.Helper()
 	read := func(s *side, namespace string) string {
-		o := s.runOnce(t.Context(), &step{program: "kubectl", args: "get " + objectKinds + " -o json --show-managed-fields -n " + namespace})
+		o := s.runOnce(t.Context(), &step{
+			program: "kubectl", args: "get " + objectKinds + " -o json --show-managed-fields -n " + namespace,
+		})
 		if o.code != 0 {
 			return fmt.Sprintf("exit code %d: %s", o.code, o.stderr)
 		}
@@ -242,7 +244,9 @@ func normalObjects(list string) (string, error) {
 	for _, item := range items {
 		entries, _ := at(item, "metadata", "managedFields").([]any)
 		slices.SortFunc(entries, func(a, b any) int {
-			return cmp.Or(strings.Compare(text(a, "manager"), text(b, "manager")), strings.Compare(text(a, "operation"), text(b, "operation")), strings.Compare(text(a, "subresource"), text(b, "subresource")))
+			return cmp.Or(strings.Compare(text(a, "manager"), text(b, "manager")),
+				strings.Compare(text(a, "operation"), text(b, "operation")),
+				strings.Compare(text(a, "subresource"), text(b, "subresource")))
 		})
 	}
 	out, err := json.MarshalIndent(v, "", " ")
@@ -256,7 +260,8 @@ func firstDifference(a, b string) string {
 	for i := range max(len(x), len(y)) {
 		if i >= len(x) || i >= len(y) || x[i] != y[i] {
 			from := max(0, i-12)
-			return fmt.Sprintf("line %d: %s\n--- instead of\n%s", i, strings.Join(y[from:min(len(y), i+6)], "\n"), strings.Join(x[from:min(len(x), i+6)], "\n"))
+			return fmt.Sprintf("line %d: %s\n--- instead of\n%s", i, strings.Join(y[from:min(len(y), i+6)], "\n"),
+				strings.Join(x[from:min(len(x), i+6)], "\n"))
 		}
 	}
 	return ""

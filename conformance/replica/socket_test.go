@@ -42,7 +42,9 @@ func (m message) event() (event, error) {
 		err = readJSONEvents(bytes.NewReader(m.payload), add)
 	} else {
 		n := len(m.payload)
-		err = readProtobufEvents(io.MultiReader(bytes.NewReader([]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}), bytes.NewReader(m.payload)), add)
+		err = readProtobufEvents(io.MultiReader(bytes.NewReader([]byte{
+			byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n),
+		}), bytes.NewReader(m.payload)), add)
 	}
 	if err != nil || len(all) != 1 {
 		return event{}, fmt.Errorf("message %q has %d events: %w", m.payload, len(all), err)
@@ -137,16 +139,31 @@ func TestSocket(t *testing.T) {
 		stream = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 	)
 	var requests []request
-	for _, accept := range []string{"", jsonAccept, protobufAccept, tableAccept, objectAccept, "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
+	for _, accept := range []string{
+		"", jsonAccept, protobufAccept, tableAccept, objectAccept,
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+	} {
 		for _, uri := range []string{
-			maps + "&resourceVersion=${rv}", "/api/v1/namespaces/shop/configmaps?watch=true&timeoutSeconds=4", "/api/v1/namespaces/shop/pods?watch=true&timeoutSeconds=4" + stream,
-			maps + "&resourceVersion=${rv}&labelSelector=a%3Db", "/api/v1/watch/namespaces/shop/configmaps/settings?timeoutSeconds=4",
+			maps + "&resourceVersion=${rv}", "/api/v1/namespaces/shop/configmaps?watch=true&timeoutSeconds=4",
+			"/api/v1/namespaces/shop/pods?watch=true&timeoutSeconds=4" + stream,
+			maps + "&resourceVersion=${rv}&labelSelector=a%3Db",
+			"/api/v1/watch/namespaces/shop/configmaps/settings?timeoutSeconds=4",
 		} {
 			requests = append(requests, request{Category: "sockets", Method: http.MethodGet, URI: uri, Accept: accept})
 		}
 	}
-	requests = append(requests, request{Category: "sockets", Method: http.MethodGet, Accept: tableAccept, URI: "/apis/example.com/v1/widgets?watch=true&timeoutSeconds=4" + stream},
-		request{Category: "sockets", Method: http.MethodGet, Accept: jsonAccept, URI: "/apis/example.com/v1/widgets?watch=true&timeoutSeconds=4"})
+	requests = append(requests, request{
+		Category: "sockets",
+		Method:   http.MethodGet,
+		Accept:   tableAccept,
+		URI:      "/apis/example.com/v1/widgets?watch=true&timeoutSeconds=4" + stream,
+	},
+		request{
+			Category: "sockets",
+			Method:   http.MethodGet,
+			Accept:   jsonAccept,
+			URI:      "/apis/example.com/v1/widgets?watch=true&timeoutSeconds=4",
+		})
 	type side struct {
 		messages []message
 		answer   *answer
@@ -178,8 +195,10 @@ func TestSocket(t *testing.T) {
 		for k := range min(len(server.messages), len(copy.messages)) {
 			a, b := server.messages[k], copy.messages[k]
 			n++
-			if a.kind != b.kind || bytes.HasSuffix(a.payload, []byte("\n")) != bytes.HasSuffix(b.payload, []byte("\n")) {
-				t.Errorf("%s: message %d is of kind %d and ends with %q, want kind %d and %q", r, k, b.kind, b.payload[len(b.payload)-1:], a.kind, a.payload[len(a.payload)-1:])
+			if a.kind != b.kind || bytes.HasSuffix(a.payload, []byte("\n")) != bytes.HasSuffix(b.payload,
+				[]byte("\n")) {
+				t.Errorf("%s: message %d is of kind %d and ends with %q, want kind %d and %q", r, k, b.kind,
+					b.payload[len(b.payload)-1:], a.kind, a.payload[len(a.payload)-1:])
 			}
 		}
 	}
@@ -189,10 +208,14 @@ func TestSocket(t *testing.T) {
 // changeMap creates, changes and deletes a config map.
 func (w *comparedCluster) changeMap(ctx context.Context, namespace, name string) error {
 	maps := w.client.CoreV1().ConfigMaps(namespace)
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"long": strings.Repeat("x", 100<<10)}}, metav1.CreateOptions{}); err != nil {
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string]string{"long": strings.Repeat("x", 100<<10)},
+	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if _, err := maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"long":"short"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"long":"short"}}`),
+		metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	return maps.Delete(ctx, name, metav1.DeleteOptions{})
@@ -228,7 +251,9 @@ func TestSocket_handshakes(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %s: %v", c.name, s.name, err)
 			}
-			got[i] = fmt.Sprintf("%d, subprotocol %q, version %q, accept %q", resp.StatusCode, resp.Header.Get("Sec-Websocket-Protocol"), resp.Header.Get("Sec-Websocket-Version"), resp.Header.Get("Sec-Websocket-Accept"))
+			got[i] = fmt.Sprintf("%d, subprotocol %q, version %q, accept %q", resp.StatusCode,
+				resp.Header.Get("Sec-Websocket-Protocol"), resp.Header.Get("Sec-Websocket-Version"),
+				resp.Header.Get("Sec-Websocket-Accept"))
 		}
 		if got[0] != got[1] {
 			t.Errorf("%s: the server has %s, the replica %s", c.name, got[0], got[1])
@@ -241,12 +266,17 @@ func TestSocket_handshakes(t *testing.T) {
 func TestSocket_token(t *testing.T) {
 	w := theComparedCluster(t)
 	for _, s := range []*subject{w.server, w.copy} {
-		header := []string{"Authorization", "", "Sec-Websocket-Protocol", "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(s.token)) + ", base64.binary.k8s.io"}
+		header := []string{
+			"Authorization", "", "Sec-Websocket-Protocol",
+			"base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(s.token)) +
+				", base64.binary.k8s.io",
+		}
 		resp, err := handshake(t.Context(), s, "/api/v1/namespaces/bare/configmaps?watch=true&timeoutSeconds=1", header)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-Websocket-Protocol") != "base64.binary.k8s.io" {
+		if resp.StatusCode != http.StatusSwitchingProtocols ||
+			resp.Header.Get("Sec-Websocket-Protocol") != "base64.binary.k8s.io" {
 			t.Errorf("%s: %s %v", s.name, resp.Status, resp.Header)
 		}
 	}
@@ -280,7 +310,8 @@ func handshake(ctx context.Context, s *subject, path string, header []string) (*
 	}
 	var text strings.Builder
 	_ = h.Write(&text)
-	if _, err := fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", s.prefix, path, root.Host, text.String()); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", s.prefix, path, root.Host,
+		text.String()); err != nil {
 		return nil, err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

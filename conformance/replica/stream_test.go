@@ -27,7 +27,8 @@ type event struct {
 
 // initialEnd reports whether the event ends the initial events.
 func (e event) initialEnd() bool {
-	return e.kind == string(watch.Bookmark) && text(e.metadata(), "annotations", metav1.InitialEventsAnnotationKey) == "true"
+	return e.kind == string(watch.Bookmark) &&
+		text(e.metadata(), "annotations", metav1.InitialEventsAnnotationKey) == "true"
 }
 
 // metadata returns the metadata of the object, or of a table's row.

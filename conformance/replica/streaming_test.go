@@ -87,12 +87,15 @@ func (c *streaming) createPods(t *testing.T, names ...string) {
 	pods := c.client(t, c.direct).CoreV1().Pods("default")
 	annotations := map[string]string{}
 	for _, stage := range []string{"pod-create", "pod-ready"} { // kwok waits some seconds by default
-		annotations[stage+".stage.kwok.x-k8s.io/delay"], annotations[stage+".stage.kwok.x-k8s.io/jitter-delay"] = "1ms", "2ms"
+		annotations[stage+".stage.kwok.x-k8s.io/delay"], annotations[stage+".stage.kwok.x-k8s.io/jitter-delay"] = "1ms",
+			"2ms"
 	}
 	for _, name := range names {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Annotations: annotations},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "main"}, {Name: "side", Image: "side"}}},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "main", Image: "main"}, {Name: "side", Image: "side"}},
+			},
 		}
 		if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -127,7 +130,9 @@ func (c *streaming) terminalOf(t *testing.T, config *rest.Config, env ...string)
 func writeKubeconfig(path, context string, config *rest.Config) error {
 	k := clientcmdapi.NewConfig()
 	k.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{
+		Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+	}
 	k.Contexts[context] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	k.CurrentContext = context
 	return clientcmd.WriteToFile(*k, path)

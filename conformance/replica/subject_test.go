@@ -41,7 +41,9 @@ func newSubject(name string, cfg *rest.Config, prefix string) (*subject, error) 
 		name: name, root: cfg.Host + prefix, prefix: prefix, token: cfg.BearerToken,
 		client: &http.Client{
 			// Each request sets which encodings it accepts.
-			Transport:     &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 16},
+			Transport: &http.Transport{
+				TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 16,
+			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil

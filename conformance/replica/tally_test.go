@@ -116,7 +116,8 @@ func logShares(t *testing.T, direct, sent, reached tally) {
 	for _, program := range controllers {
 		line := func(title string, match func(requestKind) bool) {
 			n, passed := sent.of(program, match), reached.of(program, match)
-			fmt.Fprintf(&b, "%-24s %-17s %9d %9d %6.1f%% %9d\n", program, title, n, passed, 100*float64(passed)/float64(max(1, n)), direct.of(program, match))
+			fmt.Fprintf(&b, "%-24s %-17s %9d %9d %6.1f%% %9d\n", program, title, n, passed,
+				100*float64(passed)/float64(max(1, n)), direct.of(program, match))
 		}
 		for _, verb := range verbs {
 			line(verb, func(k requestKind) bool { return verbOf(k) == verb })

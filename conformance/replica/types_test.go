@@ -101,14 +101,33 @@ func typeScenes() []typeScene {
 	}
 	return []typeScene{
 		{"a type that is not there", nil, "", of("v1"), nil},
-		{"a type is defined", []string{"apply", "-f", "-"}, gadgets + gadgetsV1, of("v1"), responds(groups, "gadgets", true)},
+		{
+			"a type is defined", []string{"apply", "-f", "-"}, gadgets + gadgetsV1, of("v1"),
+			responds(groups, "gadgets", true),
+		},
 		{"its first object", []string{"apply", "-f", "-"}, gadget, of("v1"), responds(rows, `"one"`, true)},
-		{"it gets columns", []string{"apply", "-f", "-"}, gadgets + gadgetsColumns, of("v1"), responds(rows, `"Use"`, true)},
-		{"it gets a better version", []string{"apply", "-f", "-"}, gadgets + gadgetsColumns + gadgetsV2, of("v2"), responds(request{URI: "/apis/late.example.com", Accept: jsonAccept}, "late.example.com/v2", true)},
-		{"it is gone", []string{"delete", "crd", "gadgets.late.example.com"}, "", of("v1"), responds(groups, "gadgets", false)},
+		{
+			"it gets columns", []string{"apply", "-f", "-"}, gadgets + gadgetsColumns, of("v1"),
+			responds(rows, `"Use"`, true),
+		},
+		{
+			"it gets a better version", []string{"apply", "-f", "-"}, gadgets + gadgetsColumns + gadgetsV2, of("v2"),
+			responds(request{URI: "/apis/late.example.com", Accept: jsonAccept}, "late.example.com/v2", true),
+		},
+		{
+			"it is gone", []string{"delete", "crd", "gadgets.late.example.com"}, "", of("v1"),
+			responds(groups, "gadgets", false),
+		},
 		{"a server does not answer", []string{"apply", "-f", "-"}, absent, append(discovery,
-			request{URI: "/apis/absent.example.com", Accept: jsonAccept}, request{URI: "/apis/absent.example.com/v1", Accept: jsonAccept}, request{URI: "/apis/absent.example.com/v1/things", Accept: jsonAccept}), responds(groups, "Stale", true)},
-		{"it is given up", []string{"delete", "apiservice", "v1.absent.example.com"}, "", discovery, responds(groups, "Stale", false)},
+			request{URI: "/apis/absent.example.com", Accept: jsonAccept}, request{
+				URI: "/apis/absent.example.com/v1", Accept: jsonAccept,
+			}, request{
+				URI: "/apis/absent.example.com/v1/things", Accept: jsonAccept,
+			}), responds(groups, "Stale", true)},
+		{
+			"it is given up", []string{"delete", "apiservice", "v1.absent.example.com"}, "", discovery,
+			responds(groups, "Stale", false),
+		},
 	}
 }
 

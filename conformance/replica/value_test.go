@@ -33,7 +33,8 @@ var known = func() *runtime.Scheme {
 	} {
 		utilruntime.Must(add(s))
 	}
-	s.AddKnownTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	s.AddKnownTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{},
+		&metav1.APIGroup{}, &metav1.APIResourceList{})
 	return s
 }()
 

@@ -60,7 +60,9 @@ func servePassing(t *testing.T, c *kubetest.Cluster, kubeconfig string, flags ..
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var err error
-	if p.process, err = startServe(ctx, t.TempDir(), append([]string{"--kubeconfig", kubeconfig, "--context", c.Name(), "--pass-through"}, flags...)...); err != nil {
+	if p.process, err = startServe(ctx, t.TempDir(), append([]string{
+		"--kubeconfig", kubeconfig, "--context", c.Name(), "--pass-through",
+	}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -114,8 +116,9 @@ func TestReadYourWrites(t *testing.T) {
 	var writing sync.WaitGroup
 	for i := range writers {
 		w := &writeTest{
-			t: t, random: rand.New(rand.NewPCG(seed, uint64(i))), namespace: fmt.Sprintf("writer-%d", i), results: &results[i],
-			write: p.client(t, p.through), read: p.client(t, p.through), known: map[string]*corev1.ConfigMap{},
+			t: t, random: rand.New(rand.NewPCG(seed, uint64(i))), namespace: fmt.Sprintf("writer-%d", i),
+			results: &results[i],
+			write:   p.client(t, p.through), read: p.client(t, p.through), known: map[string]*corev1.ConfigMap{},
 		}
 		writing.Go(func() { w.run(ctx, *writesFlag/writers) })
 	}
@@ -131,7 +134,8 @@ func TestReadYourWrites(t *testing.T) {
 	}
 	slices.Sort(all.after)
 	slices.Sort(all.plain)
-	t.Logf("%d writes, %d reads, %d stale; GET after a write p50 %s p99 %s, without one p50 %s p99 %s", all.writes, all.reads, all.stale,
+	t.Logf("%d writes, %d reads, %d stale; GET after a write p50 %s p99 %s, without one p50 %s p99 %s", all.writes,
+		all.reads, all.stale,
 		percentile(all.after, 50), percentile(all.after, 99), percentile(all.plain, 50), percentile(all.plain, 99))
 }
 
@@ -146,7 +150,10 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 func churn(ctx context.Context, t *testing.T, c *kubernetes.Clientset) {
 	maps := c.CoreV1().ConfigMaps("default")
 	for i := 0; ctx.Err() == nil; i++ {
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("churn-%d", i%50)}, Data: map[string]string{"i": strconv.Itoa(i)}}
+		m := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("churn-%d", i%50)},
+			Data:       map[string]string{"i": strconv.Itoa(i)},
+		}
 		_, err := maps.Update(ctx, m, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			_, err = maps.Create(ctx, m, metav1.CreateOptions{})
@@ -183,7 +190,8 @@ type writeTest struct {
 }
 
 func (w *writeTest) run(ctx context.Context, n int) {
-	if _, err := w.write.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.write.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{}); err != nil {
 		w.t.Error(err)
 		return
 	}
@@ -206,7 +214,10 @@ func (w *writeTest) change(ctx context.Context, name, value string) (err error) 
 	maps := w.write.CoreV1().ConfigMaps(w.namespace)
 	now := w.known[name]
 	if now == nil {
-		w.known[name], err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}, metav1.CreateOptions{})
+		w.known[name], err = maps.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data:       map[string]string{"value": value},
+		}, metav1.CreateOptions{})
 		return err
 	}
 	switch w.random.IntN(3) {
@@ -215,7 +226,8 @@ func (w *writeTest) change(ctx context.Context, name, value string) (err error) 
 		now.Data = map[string]string{"value": value}
 		w.known[name], err = maps.Update(ctx, now, metav1.UpdateOptions{})
 	case 1:
-		w.known[name], err = maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"value":"`+value+`"}}`), metav1.PatchOptions{})
+		w.known[name], err = maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"value":"`+value+`"}}`),
+			metav1.PatchOptions{})
 	default:
 		delete(w.known, name)
 		err = maps.Delete(ctx, name, metav1.DeleteOptions{})
@@ -255,7 +267,8 @@ func (w *writeTest) check(ctx context.Context, name string) error {
 	w.results.reads++
 	if errors.Is(err, errStale) {
 		w.results.stale++
-		w.t.Logf("%s of %s at %s, after %s", err, name, time.Now().Format(time.TimeOnly), time.Since(began).Round(time.Millisecond))
+		w.t.Logf("%s of %s at %s, after %s", err, name, time.Now().Format(time.TimeOnly),
+			time.Since(began).Round(time.Millisecond))
 		return nil
 	}
 	return err
@@ -300,7 +313,11 @@ func (w *writeTest) checkList(ctx context.Context, name string, want *corev1.Con
 // checkWatch reads the objects that a watch begins with.
 func (w *writeTest) checkWatch(ctx context.Context, name string, want *corev1.ConfigMap) error {
 	initial := true
-	stream, err := w.read.CoreV1().ConfigMaps(w.namespace).Watch(ctx, metav1.ListOptions{SendInitialEvents: &initial, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	stream, err := w.read.CoreV1().ConfigMaps(w.namespace).Watch(ctx, metav1.ListOptions{
+		SendInitialEvents:    &initial,
+		AllowWatchBookmarks:  true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	})
 	if err != nil {
 		return err
 	}

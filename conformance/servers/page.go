@@ -19,7 +19,8 @@ const (
 	end   = "<!-- end of the support table -->"
 )
 
-const heading = "| Kubernetes | builds | requests answered alike | of the others, unexplained | kubectl commands alike | chaos | tested |\n" +
+const heading = "| Kubernetes | builds | requests answered alike | of the others, unexplained | kubectl commands " +
+	"alike | chaos | tested |\n" +
 	"|---|---|---|---|---|---|---|\n"
 
 // update writes a row into the page's table, and replaces the row of the same minor

@@ -23,7 +23,8 @@ func TestPick_takesTheNewestRelease(t *testing.T) {
 
 func TestRow_readsCounts(t *testing.T) {
 	r := row{version: "v1.33.1", build: passed, chaos: passed}
-	page := "# What\n\n10 of 14 requests equal\n\n12 of 14 requests equal with\n\n## Differences\n\n### Writes\n\n- `a`\n- `b`\n\n### Not intended\n\nThese are errors.\n\n- `c`: x\n- `d`: y\n" +
+	page := "# What\n\n10 of 14 requests equal\n\n12 of 14 requests equal with\n\n## Differences\n\n### Writes\n\n- " +
+		"`a`\n- `b`\n\n### Not intended\n\nThese are errors.\n\n- `c`: x\n- `d`: y\n" +
 		"\n## Differences with\n\n### Health\n\n- `e`\n\n### Not intended\n\nThese are errors.\n\n- `f`: x\n"
 	r.read([]byte("    kubectl_test.go:125: 228 of 230 commands print the same, in 3.1s\n"), []byte(page))
 	if want := "| v1.33.1 | pass | 10 of 14 | 3 | 228 of 230 | pass |"; r.String() != want {
@@ -32,7 +33,8 @@ func TestRow_readsCounts(t *testing.T) {
 }
 
 func TestReason_isTheLastComplaint(t *testing.T) {
-	out := "=== RUN   TestChaos\n    chaos_test.go:53: round 1 | fine\n    chaos_test.go:54: pods differ | by one\n--- FAIL: TestChaos\n"
+	out := "=== RUN   TestChaos\n    chaos_test.go:53: round 1 | fine\n    chaos_test.go:54: pods differ | by " +
+		"one\n--- FAIL: TestChaos\n"
 	if got, want := reason([]byte(out)), "pods differ / by one"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -45,7 +47,9 @@ func TestInsert_replacesTheMinorVersion(t *testing.T) {
 	day := time.Date(2026, 11, 16, 0, 0, 0, 0, time.UTC)
 	for _, v := range []string{"v1.31.4", "v1.34.2"} {
 		var err error
-		if text, err = insert(text, row{version: v, build: passed, requests: "2 of 2", unexplained: "0", commands: "1 of 1", chaos: passed}, day); err != nil {
+		if text, err = insert(text, row{
+			version: v, build: passed, requests: "2 of 2", unexplained: "0", commands: "1 of 1", chaos: passed,
+		}, day); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -94,7 +94,8 @@ type row struct {
 func (r row) built() bool { return r.build == passed }
 
 func (r row) String() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", r.version, r.build, r.requests, r.unexplained, r.commands, r.chaos)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", r.version, r.build, r.requests, r.unexplained, r.commands,
+		r.chaos)
 }
 
 func (t trial) run(ctx context.Context) row {
@@ -156,7 +157,8 @@ func unintended(page []byte) int {
 func (t trial) command(ctx context.Context, report, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = t.root
-	cmd.Env = append(os.Environ(), "WATERSHED_KUBE=required", "WATERSHED_KUBE_VERSION="+t.version, "WATERSHED_REPORT="+report)
+	cmd.Env = append(os.Environ(), "WATERSHED_KUBE=required", "WATERSHED_KUBE_VERSION="+t.version,
+		"WATERSHED_REPORT="+report)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, os.Stderr), io.MultiWriter(&out, os.Stderr)
 	err := cmd.Run()

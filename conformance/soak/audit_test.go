@@ -27,7 +27,9 @@ func newAudit(t *testing.T, rules string) (log audit, args []string) {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
 	log.path = filepath.Join(dir, "audit.log")
-	expect.NoError(t, os.WriteFile(policy, []byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[`+rules+`],"omitStages":["RequestReceived"]}`), 0o600))
+	expect.NoError(t, os.WriteFile(policy,
+		[]byte(`{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[`+rules+`],"omitStages":["RequestReceived"]}`),
+		0o600))
 	return log, []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log.path, "--audit-log-maxsize=10000"}
 }
 
@@ -60,7 +62,8 @@ func (a audit) lists(t *testing.T) (lists map[string]int, watches int) {
 	a.requests(t, func(e *auditv1.Event) {
 		switch state := strings.Contains(e.RequestURI, "sendInitialEvents=true"); {
 		case e.User.Username == "system:apiserver":
-		case state && strings.Contains(e.RequestURI, "fieldSelector=metadata.name%3D-&"): // selects nothing: it asks for the version
+		// selects nothing: it asks for the version
+		case state && strings.Contains(e.RequestURI, "fieldSelector=metadata.name%3D-&"):
 		case state || e.Verb == "list":
 			lists[e.ObjectRef.Resource]++
 		default:

@@ -127,7 +127,9 @@ func (c *churn) change(ctx context.Context, k *kind, rng *rand.Rand, namespace, 
 	case act < 2:
 		err = c.delete(ctx, k, namespace, name)
 	case act < 6:
-		err = c.patch(ctx, k, namespace, name, fields{"metadata": fields{"labels": fields{colorLabel: colors[rng.IntN(len(colors))]}}})
+		err = c.patch(ctx, k, namespace, name, fields{
+			"metadata": fields{"labels": fields{colorLabel: colors[rng.IntN(len(colors))]}},
+		})
 	default:
 		err = c.patch(ctx, k, namespace, name, k.change(rng))
 	}
@@ -138,7 +140,8 @@ func (c *churn) change(ctx context.Context, k *kind, rng *rand.Rand, namespace, 
 	if color := colors[rng.IntN(len(colors))]; color != nil {
 		labels[colorLabel] = color
 	}
-	_, err = c.client.Resource(k.GroupVersionResource).Namespace(namespace).Create(ctx, k.object(name, labels, rng), metav1.CreateOptions{})
+	_, err = c.client.Resource(k.GroupVersionResource).Namespace(namespace).Create(ctx, k.object(name, labels, rng),
+		metav1.CreateOptions{})
 	return err
 }
 
@@ -147,7 +150,8 @@ func (c *churn) patch(ctx context.Context, k *kind, namespace, name string, what
 	if err != nil {
 		return fmt.Errorf("patch of %s: %w", k.name, err)
 	}
-	_, err = c.client.Resource(k.GroupVersionResource).Namespace(namespace).Patch(ctx, name, k.patchType(), raw, metav1.PatchOptions{})
+	_, err = c.client.Resource(k.GroupVersionResource).Namespace(namespace).Patch(ctx, name, k.patchType(), raw,
+		metav1.PatchOptions{})
 	return err
 }
 

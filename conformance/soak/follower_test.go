@@ -97,7 +97,9 @@ func newFollowers(t *testing.T, cfg *rest.Config, relisted func() bool) *followe
 	return fs
 }
 
-func (fs *followers) add(name string, r schema.GroupVersionResource, selects func(kubetest.Stored) bool, i cache.SharedIndexInformer) {
+func (fs *followers) add(
+	name string, r schema.GroupVersionResource, selects func(kubetest.Stored) bool, i cache.SharedIndexInformer,
+) {
 	fs.all = append(fs.all, &follower{
 		name: r.Resource + ", " + name, resource: r, selects: selects, informer: i, ledger: newLedger(fs.relisted),
 	})
@@ -118,9 +120,10 @@ func (fs *followers) addTyped(client *kubernetes.Clientset) error {
 	fs.add("typed, of a namespace", core.WithResource("configmaps"), func(o kubetest.Stored) bool {
 		return o.Meta.GetNamespace() == namespaces[1]
 	}, scoped.Core().V1().ConfigMaps().Informer())
-	placed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = "spec.nodeName=" + someNode
-	}))
+	placed := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = "spec.nodeName=" + someNode
+		}))
 	fs.add("typed, of a node", core.WithResource("pods"), func(o kubetest.Stored) bool {
 		return o.Object.(*corev1.Pod).Spec.NodeName == someNode
 	}, placed.Core().V1().Pods().Informer())
@@ -139,7 +142,9 @@ func (fs *followers) addDynamic(client dynamic.Interface) {
 	}
 	selector, selects := byLabel(colorLabel + "=red")
 	some := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, metav1.NamespaceAll, selector)
-	for _, r := range []schema.GroupVersionResource{sites, core.WithResource("configmaps"), apps.WithResource("deployments")} {
+	for _, r := range []schema.GroupVersionResource{
+		sites, core.WithResource("configmaps"), apps.WithResource("deployments"),
+	} {
 		fs.add("dynamic, with a label", r, selects, some.ForResource(r).Informer())
 	}
 }
@@ -152,7 +157,8 @@ func (fs *followers) addMetadata(client metadata.Interface) {
 	}
 	selector, selects = byLabel(colorLabel + "!=red")
 	others := metadatainformer.NewFilteredSharedInformerFactory(client, 0, metav1.NamespaceAll, selector)
-	fs.add("metadata, without a label", core.WithResource("services"), selects, others.ForResource(core.WithResource("services")).Informer())
+	fs.add("metadata, without a label", core.WithResource("services"), selects,
+		others.ForResource(core.WithResource("services")).Informer())
 }
 
 // addOld adds informers of clients from before lists could be streamed.
@@ -189,7 +195,8 @@ func oldInformer(example runtime.Object, page int64,
 		},
 		WatchFuncWithContext: watch,
 	}
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, noStream{}), example, 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, noStream{}), example, 0,
+		cache.Indexers{})
 }
 
 // noStream reports that lists cannot be streamed.

@@ -70,7 +70,9 @@ func runHandler(ctx context.Context, folder string) error {
 		}
 	}
 	write("START", &corev1.ConfigMap{})
-	i, err := watershed.New(cluster, &watershed.Options[*corev1.ConfigMap]{Namespace: metav1.NamespaceDefault, Memory: watershed.Packed, Disk: d})
+	i, err := watershed.New(cluster, &watershed.Options[*corev1.ConfigMap]{
+		Namespace: metav1.NamespaceDefault, Memory: watershed.Packed, Disk: d,
+	})
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,9 @@ func runHandler(ctx context.Context, folder string) error {
 	running.Go(func() { _ = d.Run(ctx) })
 	running.Go(func() {
 		if i.WaitForSync(ctx) == nil {
-			write("SYNCED", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: strconv.FormatUint(i.Connection().Lists, 10)}})
+			write("SYNCED", &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: strconv.FormatUint(i.Connection().Lists, 10)},
+			})
 		}
 	})
 	err = i.Run(ctx)
@@ -113,7 +117,8 @@ func TestRestarts_handler(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "kubeconfig"), kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := k.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, first, oracle := k.observe(t)
@@ -131,7 +136,9 @@ func TestRestarts_handler(t *testing.T) {
 		record.known[o.Name+" "+o.ResourceVersion] = true
 	}
 	record.await(t, p, k.cluster)
-	expect.Soon(t, "the first state is in the files", func() bool { return contains(t, filepath.Join(folder, "data"), "default/first") })
+	expect.Soon(t, "the first state is in the files", func() bool {
+		return contains(t, filepath.Join(folder, "data"), "default/first")
+	})
 	lists, _ := k.log.lists(t)
 	writers := startScribblers(ctx, k.client, k.seed)
 	for range *restarts {
@@ -262,7 +269,8 @@ func (r *handlerRecord) check(t *testing.T) {
 			t.Errorf("%s %s has version %q", what, name, version)
 		case what != "DELETE" && !r.known[name+" "+version]:
 			t.Errorf("%s %s at %s, which the server never had", what, name, version)
-		case what == "INITIAL" && (!initial || had), what == "ADD" && had, what == "UPDATE" && (!had || n <= old), what == "DELETE" && !had:
+		case what == "INITIAL" && (!initial || had), what == "ADD" && had, what == "UPDATE" && (!had || n <= old),
+			what == "DELETE" && !had:
 			t.Errorf("%s %s at %s after %d", what, name, version, old)
 		}
 		initial = initial && what == "INITIAL"

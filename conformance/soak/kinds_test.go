@@ -151,12 +151,16 @@ func template(rng *rand.Rand, labels fields, more fields) fields {
 
 func deploymentBody(rng *rand.Rand) fields {
 	labels := fields{"app": objectName(rng.IntN(6)), "by": "deployment"}
-	return spec(fields{"replicas": number(rng, 4), "selector": fields{"matchLabels": labels}, "template": template(rng, labels, nil)})
+	return spec(fields{
+		"replicas": number(rng, 4), "selector": fields{"matchLabels": labels}, "template": template(rng, labels, nil),
+	})
 }
 
 func replicaSetBody(rng *rand.Rand) fields {
 	labels := fields{"app": objectName(rng.IntN(6)), "by": fmt.Sprint("replicaset-", rng.IntN(1_000_000))}
-	return spec(fields{"replicas": number(rng, 3), "selector": fields{"matchLabels": labels}, "template": template(rng, labels, nil)})
+	return spec(fields{
+		"replicas": number(rng, 3), "selector": fields{"matchLabels": labels}, "template": template(rng, labels, nil),
+	})
 }
 
 func scale(rng *rand.Rand) fields { return spec(fields{"replicas": number(rng, 4)}) }
@@ -193,7 +197,11 @@ func policy(rng *rand.Rand) fields {
 }
 
 func siteBody(rng *rand.Rand) fields {
-	return spec(fields{"image": "registry.example/site:" + version(rng), "replicas": 1 + number(rng, 2), "secret": objectName(rng.IntN(secretNames))})
+	return spec(fields{
+		"image":    "registry.example/site:" + version(rng),
+		"replicas": 1 + number(rng, 2),
+		"secret":   objectName(rng.IntN(secretNames)),
+	})
 }
 
 // siteChange returns a patch with one new field.

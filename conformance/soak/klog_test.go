@@ -75,7 +75,9 @@ func (g *grievances) since(moment time.Time) []string {
 
 var (
 	logHeader = regexp.MustCompile(`^([EWI])\d+ [\d:.]+ +\d+ [^\]]*\] `)
-	specifics = regexp.MustCompile(`(?:time|reconcileID)=\S+|[0-9a-f]{8}-[0-9a-f-]{27}|\d[\d.:]*|reflector="[^"]*"|type="[^"]*"`)
+	specifics = regexp.MustCompile(
+		`(?:time|reconcileID)=\S+|[0-9a-f]{8}-[0-9a-f-]{27}|\d[\d.:]*|reflector="[^"]*"|type="[^"]*"`,
+	)
 )
 
 // tally counts lines that differ only in time, place and type.

@@ -158,7 +158,9 @@ func (l *ledger) report() (counts, []string) {
 
 func TestLedger(t *testing.T) {
 	at := func(version int) any {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", ResourceVersion: strconv.Itoa(version)}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", ResourceVersion: strconv.Itoa(version)},
+		}
 	}
 	gone := func(version int) any { return cache.DeletedFinalStateUnknown{Key: "a/b", Obj: at(version)} }
 	add := func(version int) func(*ledger) { return func(l *ledger) { l.OnAdd(at(version), false) } }
@@ -187,7 +189,8 @@ func TestLedger(t *testing.T) {
 			step(l)
 		}
 		_, faults := l.report()
-		if c.fault == "" && len(faults) > 0 || c.fault != "" && (len(faults) != 1 || !strings.Contains(faults[0], c.fault)) {
+		if c.fault == "" && len(faults) > 0 ||
+			c.fault != "" && (len(faults) != 1 || !strings.Contains(faults[0], c.fault)) {
 			t.Errorf("%s: %q, want %q", name, faults, c.fault)
 		}
 	}

@@ -59,7 +59,8 @@ func (m *monitor) look(now time.Time) {
 			}
 			m.seen[f], m.moved[f] = version, now
 		case now.Sub(since) > hangs:
-			m.faults = append(m.faults, fmt.Sprintf("%s has been at %d for %s", f.name, version, now.Sub(since).Round(time.Second)))
+			m.faults = append(m.faults,
+				fmt.Sprintf("%s has been at %d for %s", f.name, version, now.Sub(since).Round(time.Second)))
 			m.moved[f] = now // report it once
 		}
 	}

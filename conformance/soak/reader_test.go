@@ -51,7 +51,8 @@ func newReader(t *testing.T, cfg *rest.Config, c *kubetest.Cluster) *reader {
 		t.Fatal(err)
 	}
 	landmark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "landmark"}}
-	if _, err := writer.CoreV1().ConfigMaps("default").Create(t.Context(), landmark, metav1.CreateOptions{}); err != nil {
+	if _, err := writer.CoreV1().ConfigMaps("default").Create(t.Context(), landmark,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	client, err := rest.HTTPClientFor(cfg)

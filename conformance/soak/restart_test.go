@@ -78,7 +78,8 @@ func TestRestarts(t *testing.T) {
 	rate := float64(writers.writes.Load()) / time.Since(began).Seconds()
 	writers.end()
 	compare(t, k.cluster, oracle, follower, informed)
-	t.Logf("%d events at %.0f writes per second; the watch was begun %d times, the informer's requests were %d for the state and %d to continue",
+	t.Logf("%d events at %.0f writes per second; the watch was begun %d times, the informer's requests were %d for "+
+		"the state and %d to continue",
 		len(oracle.events()), rate, follower.begun.Load(), informed.states.Load(), informed.watches.Load())
 	judgeLists(t, k.log, lists)
 	if n := informed.expired.Load(); n > 0 {
@@ -153,7 +154,8 @@ func compare(t *testing.T, c *kubetest.Cluster, oracle, follower *pursuit, infor
 	}
 	for i := range max(len(all), len(got)) {
 		if i >= len(all) || i >= len(got) || all[i] != got[i] {
-			t.Fatalf("event %d: through the replica %q, directly %q", i, got[min(i, len(got)):min(i+3, len(got))], all[min(i, len(all)):min(i+3, len(all))])
+			t.Fatalf("event %d: through the replica %q, directly %q", i, got[min(i, len(got)):min(i+3, len(got))],
+				all[min(i, len(all)):min(i+3, len(all))])
 		}
 	}
 	if different != "" {
@@ -203,7 +205,13 @@ func (w *scribblers) end() {
 func scribble(ctx context.Context, client kubernetes.Interface, rng *rand.Rand, writer int, writes *atomic.Int64) {
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	for ctx.Err() == nil {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("w%d-%d", writer, rng.IntN(100)), Labels: map[string]string{"writer": strconv.Itoa(writer)}}, Data: map[string]string{"value": fmt.Sprint(rng.Uint64())}}
+		o := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   fmt.Sprintf("w%d-%d", writer, rng.IntN(100)),
+				Labels: map[string]string{"writer": strconv.Itoa(writer)},
+			},
+			Data: map[string]string{"value": fmt.Sprint(rng.Uint64())},
+		}
 		var err error
 		if rng.IntN(5) == 0 {
 			err = maps.Delete(ctx, o.Name, metav1.DeleteOptions{})
@@ -249,7 +257,11 @@ func newPursuit(t *testing.T, cfg *rest.Config, version string) *pursuit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &pursuit{client: client, url: cfg.Host + "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=", version: version}
+	return &pursuit{
+		client:  client,
+		url:     cfg.Host + "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=",
+		version: version,
+	}
 }
 
 // run watches until ctx ends, or a version has expired.
@@ -336,7 +348,8 @@ func newInformed(cfg *rest.Config) *informed {
 	i := &informed{}
 	own := rest.CopyConfig(cfg)
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{i, next} })
-	factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(own), 0, informers.WithNamespace(metav1.NamespaceDefault))
+	factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(own), 0,
+		informers.WithNamespace(metav1.NamespaceDefault))
 	i.informer = factory.Core().V1().ConfigMaps().Informer()
 	// It fails only if the informer runs already.
 	_ = i.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {

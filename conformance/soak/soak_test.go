@@ -96,7 +96,8 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	s.monitor = newMonitor(s.followers)
 	s.reader = newReader(t, cfg, s.cluster)
 	// It reads from the subject and writes to the cluster.
-	s.operator = startOperator(t, s.cluster, "-kubeconfig", s.cluster.Kubeconfig(), "-read-from", s.subject.kubeconfig())
+	s.operator = startOperator(t, s.cluster, "-kubeconfig", s.cluster.Kubeconfig(), "-read-from",
+		s.subject.kubeconfig())
 	return s
 }
 
@@ -131,8 +132,10 @@ func (s *soak) live() {
 	<-ctx.Done()
 	running.Wait()
 	writes, changes := s.churn.writes.Load(), s.revision()-before
-	s.Logf("%v: %d writes (%.0f per second), %d refused, %d without an answer; with those of the controllers %d changes (%.0f per second)", *duration,
-		writes, float64(writes)/duration.Seconds(), s.churn.refused.Load(), s.churn.lost.Load(), changes, float64(changes)/duration.Seconds())
+	s.Logf("%v: %d writes (%.0f per second), %d refused, %d without an answer; with those of the controllers %d "+
+		"changes (%.0f per second)", *duration,
+		writes, float64(writes)/duration.Seconds(), s.churn.refused.Load(), s.churn.lost.Load(), changes,
+		float64(changes)/duration.Seconds())
 }
 
 // revision returns etcd's revision.
@@ -160,7 +163,8 @@ func (s *soak) kill() {
 	s.monitor.forgive()
 	took := s.inStep(began)
 	s.settled = time.Now()
-	s.Logf("kill %d: away for %v, ready %v after it was started again, %d informers in step after %v to %v, half of them by %v",
+	s.Logf("kill %d: away for %v, ready %v after it was started again, %d informers in step after %v to %v, half of "+
+		"them by %v",
 		s.killed.Load(), away, ready.Round(time.Millisecond), len(took), took[0], took[len(took)-1], took[len(took)/2])
 }
 
@@ -205,7 +209,8 @@ func (s *soak) settle() {
 	}
 	equal := func() {
 		objects := wait("informers", func() (int, error) { return s.followers.equalToEtcd(ctx, s.cluster) })
-		s.Logf("%d objects of %d informers equal to etcd %v after that", objects, len(s.followers.all), time.Since(began).Round(100*time.Millisecond))
+		s.Logf("%d objects of %d informers equal to etcd %v after that", objects, len(s.followers.all),
+			time.Since(began).Round(100*time.Millisecond))
 	}
 	quiet()
 	equal()
@@ -283,7 +288,8 @@ func (s *soak) judge() {
 		s.Errorf("client-go logged %d errors, more than %d", len(lines), most)
 	}
 	if late := s.log.since(s.settled); *kills > 0 && len(late) > 0 {
-		s.Errorf("%d errors after the last kill had settled:\n%s", len(late), strings.Join(late[:min(5, len(late))], "\n"))
+		s.Errorf("%d errors after the last kill had settled:\n%s", len(late),
+			strings.Join(late[:min(5, len(late))], "\n"))
 	}
 	said := s.operator.errors(0)
 	s.Logf("%d errors of the operator:%s", len(said), tally(said))

@@ -56,7 +56,13 @@ func newReplica(t *testing.T, c *kubetest.Cluster, flags ...string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{binary: binary, dir: t.TempDir(), address: fmt.Sprintf("127.0.0.1:%d", port), origin: c.Kubeconfig(), flags: flags}
+	r := &replica{
+		binary:  binary,
+		dir:     t.TempDir(),
+		address: fmt.Sprintf("127.0.0.1:%d", port),
+		origin:  c.Kubeconfig(),
+		flags:   flags,
+	}
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +128,9 @@ func (r *replica) start(ctx context.Context) error {
 
 // launch starts the process and does not wait for it.
 func (r *replica) launch() error {
-	args := []string{"serve", "--kubeconfig", r.origin, "--context", clusterName, "--listen", r.address, "--state-dir", r.stateDir()}
+	args := []string{
+		"serve", "--kubeconfig", r.origin, "--context", clusterName, "--listen", r.address, "--state-dir", r.stateDir(),
+	}
 	for _, pattern := range []string{"*", "secrets", "events", "leases.coordination.k8s.io"} {
 		args = append(args, "--resources", pattern)
 	}

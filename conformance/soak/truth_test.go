@@ -37,7 +37,8 @@ func (fs *followers) equalToEtcd(ctx context.Context, c *kubetest.Cluster) (comp
 		want := f.want(truth)
 		compared += len(want)
 		if diff := f.differences(want); len(diff) > 0 {
-			errs = append(errs, fmt.Errorf("%s: %d differences: %s", f.name, len(diff), strings.Join(diff[:min(3, len(diff))], "; ")))
+			errs = append(errs, fmt.Errorf("%s: %d differences: %s", f.name, len(diff),
+				strings.Join(diff[:min(3, len(diff))], "; ")))
 		}
 	}
 	return compared, errors.Join(errs...)
@@ -105,7 +106,9 @@ func same(cached runtime.Object, o kubetest.Stored) error {
 	got := cached.DeepCopyObject()
 	switch c := got.(type) {
 	case *metav1.PartialObjectMetadata:
-		got, want = &metav1.PartialObjectMetadata{ObjectMeta: c.ObjectMeta}, &metav1.PartialObjectMetadata{ObjectMeta: meta.AsPartialObjectMetadata(o.Meta).ObjectMeta}
+		got, want = &metav1.PartialObjectMetadata{ObjectMeta: c.ObjectMeta}, &metav1.PartialObjectMetadata{
+			ObjectMeta: meta.AsPartialObjectMetadata(o.Meta).ObjectMeta,
+		}
 	case *unstructured.Unstructured:
 		if _, custom := o.Object.(*unstructured.Unstructured); custom {
 			want = o.Object
@@ -135,9 +138,11 @@ func untyped(o runtime.Object) runtime.Object {
 func TestSame(t *testing.T) {
 	stored := func(version int64, data string) kubetest.Stored {
 		m := &corev1.ConfigMap{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: fmt.Sprint(version), Labels: map[string]string{"data": data}},
-			Data:       map[string]string{"k": data},
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "a", ResourceVersion: fmt.Sprint(version), Labels: map[string]string{"data": data},
+			},
+			Data: map[string]string{"k": data},
 		}
 		return kubetest.Stored{Revision: version, Object: m, Meta: m}
 	}

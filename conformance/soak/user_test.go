@@ -41,9 +41,17 @@ func TestController(t *testing.T) {
 	expect.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	expect.NoError(t, os.WriteFile(file, users.PEM(), 0o600))
-	c := kubetest.Start(t, &kubetest.Options{Name: clusterName, Users: []kubetest.User{{Name: "jane"}}, APIServerArgs: []string{"--client-ca-file=" + file}})
+	c := kubetest.Start(t, &kubetest.Options{
+		Name:          clusterName,
+		Users:         []kubetest.User{{Name: "jane"}},
+		APIServerArgs: []string{"--client-ca-file=" + file},
+	})
 	for _, user := range []string{"jane", readerAccount} {
-		expect.NoError(t, c.Grant(ctx, user, "default", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}}))
+		expect.NoError(t, c.Grant(ctx, user, "default", rbacv1.PolicyRule{
+			APIGroups: []string{""},
+			Resources: []string{"pods"},
+			Verbs:     []string{"get", "list", "watch"},
+		}))
 	}
 	kubectl(ctx, t, c, "run", "first", "--image=image")
 	replica, err := restConfig(newReplica(t, c))
@@ -77,7 +85,9 @@ func kubectl(ctx context.Context, t *testing.T, c *kubetest.Cluster, args ...str
 }
 
 // credentials returns functions that add credentials to a configuration, one for each kind.
-func credentials(ctx context.Context, t *testing.T, c *kubetest.Cluster, users *authority.Authority) map[string]func(*rest.Config) {
+func credentials(
+	ctx context.Context, t *testing.T, c *kubetest.Cluster, users *authority.Authority,
+) map[string]func(*rest.Config) {
 	t.Helper()
 	token := c.UserConfig("jane").BearerToken
 	kubectl(ctx, t, c, "create", "serviceaccount", "reader")
@@ -85,7 +95,8 @@ func credentials(ctx context.Context, t *testing.T, c *kubetest.Cluster, users *
 	cert, key, err := users.Client("jane")
 	expect.NoError(t, err)
 	plugin := filepath.Join(t.TempDir(), "plugin")
-	script := fmt.Sprintf("#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}'\n", token)
+	script := fmt.Sprintf("#!/bin/sh\necho "+
+		"'{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}'\n", token)
 	expect.NoError(t, os.WriteFile(plugin, []byte(script), 0o700))
 	return map[string]func(*rest.Config){
 		"token":           func(cfg *rest.Config) { cfg.BearerToken = token },
@@ -93,7 +104,8 @@ func credentials(ctx context.Context, t *testing.T, c *kubetest.Cluster, users *
 		"certificate":     func(cfg *rest.Config) { cfg.CertData, cfg.KeyData = cert, key },
 		"plugin": func(cfg *rest.Config) {
 			cfg.ExecProvider = &clientcmdapi.ExecConfig{
-				APIVersion: "client.authentication.k8s.io/v1", Command: plugin, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+				APIVersion: "client.authentication.k8s.io/v1", Command: plugin,
+				InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 			}
 		},
 		"acting": func(cfg *rest.Config) {

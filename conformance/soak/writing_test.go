@@ -29,7 +29,8 @@ import (
 var (
 	writingTime   = flag.Duration("writing.time", 5*time.Second, "how long TestWriting changes the cluster")
 	writingKills  = flag.Int("writing.kills", 0, "how often TestWriting kills the replica")
-	writingDirect = flag.Bool("writing.direct", false, "first run an operator at the API server, for as long, and compare the conflicts")
+	writingDirect = flag.Bool("writing.direct", false,
+		"first run an operator at the API server, for as long, and compare the conflicts")
 )
 
 // The users of the operators.
@@ -97,8 +98,16 @@ func judgeUsage(t *testing.T, direct, through usage) {
 
 // operatorRules are the rights of an operator.
 var operatorRules = []rbacv1.PolicyRule{
-	{APIGroups: []string{sites.Group}, Resources: []string{sites.Resource, sites.Resource + "/status"}, Verbs: []string{"get", "list", "watch", "update"}},
-	{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list", "watch", "create", "update"}},
+	{
+		APIGroups: []string{sites.Group},
+		Resources: []string{sites.Resource, sites.Resource + "/status"},
+		Verbs:     []string{"get", "list", "watch", "update"},
+	},
+	{
+		APIGroups: []string{"apps"},
+		Resources: []string{"deployments"},
+		Verbs:     []string{"get", "list", "watch", "create", "update"},
+	},
 	{APIGroups: []string{""}, Resources: []string{"secrets", "pods"}, Verbs: []string{"get", "list", "watch"}},
 }
 
@@ -168,7 +177,9 @@ func (w *writing) judge() {
 // isRace reports whether an error says that another client was faster, which every operator
 // must expect.
 func isRace(line string) bool {
-	for _, text := range []string{"not found", "already exists", "Precondition failed: UID", "is already owned by another"} {
+	for _, text := range []string{
+		"not found", "already exists", "Precondition failed: UID", "is already owned by another",
+	} {
 		if strings.Contains(line, text) {
 			return true
 		}
@@ -227,7 +238,8 @@ type usage struct {
 }
 
 func (u usage) String() string {
-	return fmt.Sprintf("%d reads, %d writes (%d conflicts, %d objects that exist, %d that do not, %d other failures)", u.reads, u.writes, u.conflicts, u.exists, u.missing, u.failed)
+	return fmt.Sprintf("%d reads, %d writes (%d conflicts, %d objects that exist, %d that do not, %d other failures)",
+		u.reads, u.writes, u.conflicts, u.exists, u.missing, u.failed)
 }
 
 // usageOf reads the usage of a user from the audit log of the API server.

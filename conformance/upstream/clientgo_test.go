@@ -15,7 +15,9 @@ import (
 
 // clientGoFiles are the files of the tests of client-go's informers and their
 // dependencies, and whether they use the package's names.
-var clientGoFiles = map[string]bool{"shared_informer_test.go": true, "controller_test.go": true, "util_test.go": false, "main_test.go": false}
+var clientGoFiles = map[string]bool{
+	"shared_informer_test.go": true, "controller_test.go": true, "util_test.go": false, "main_test.go": false,
+}
 
 // unported are the tests that cannot be run with another informer, and why.
 var unported = map[string]string{
@@ -34,7 +36,8 @@ var unported = map[string]string{
 
 // differences are the tests that fail with compat on purpose, and why.
 var differences = map[string]string{
-	"TestPanicPropagated": "client-go's unshared NewInformer calls the handler in Run, so that the caller of Run can recover its panic; " +
+	"TestPanicPropagated": "client-go's unshared NewInformer calls the handler in Run, so that the caller of Run can " +
+		"recover its panic; " +
 		"a shared informer, client-go's or ours, calls handlers on goroutines of their own, and the program ends",
 }
 

@@ -68,8 +68,10 @@ func TestControllerRuntime(t *testing.T) {
 	w.env = append(w.env, "KUBEBUILDER_ASSETS="+assets(t, w.dir+"-assets"),
 		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=3m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=3m")
 	w.copyModule(moduleDir(t, "sigs.k8s.io/controller-runtime"))
-	w.patch("pkg/cache/internal/informers.go", "newInformer := cache.NewSharedIndexInformer\n", "newInformer := chosenInformer\n")
-	w.patch("pkg/cache/cache.go", "\t// Use the default Kubernetes Scheme if unset\n", "\topts.HTTPClient = internal.Tapped(opts.HTTPClient)\n\n\t// Use the default Kubernetes Scheme if unset\n")
+	w.patch("pkg/cache/internal/informers.go", "newInformer := cache.NewSharedIndexInformer\n",
+		"newInformer := chosenInformer\n")
+	w.patch("pkg/cache/cache.go", "\t// Use the default Kubernetes Scheme if unset\n",
+		"\topts.HTTPClient = internal.Tapped(opts.HTTPClient)\n\n\t// Use the default Kubernetes Scheme if unset\n")
 	w.write("pkg/cache/internal/zz_watershed.go", chooser)
 	w.requireWatershed()
 	for _, suite := range suites {
@@ -138,7 +140,8 @@ func (w *workspace) suite(name, binary, informer string) []string {
 	w.t.Helper()
 	report := filepath.Join(w.dir, name+"-"+informer+".json")
 	for attempt := 1; ; attempt++ {
-		cmd := exec.CommandContext(w.t.Context(), binary, "-test.timeout=20m", "-test.v", "-ginkgo.json-report="+report, fmt.Sprintf("-ginkgo.flake-attempts=%d", attempts))
+		cmd := exec.CommandContext(w.t.Context(), binary, "-test.timeout=20m", "-test.v", "-ginkgo.json-report="+report,
+			fmt.Sprintf("-ginkgo.flake-attempts=%d", attempts))
 		cmd.Dir = filepath.Join(w.dir, "pkg", name)
 		cmd.Env = append(append(os.Environ(), w.env...), informerVariable+"="+informer)
 		out, err := cmd.CombinedOutput()
@@ -152,7 +155,8 @@ func (w *workspace) suite(name, binary, informer string) []string {
 		if err := os.WriteFile(log, out, 0o644); err != nil {
 			w.t.Fatal(err)
 		}
-		w.t.Logf("%s with %s, attempt %d: %v: see %s\n%s", name, informer, attempt, err, log, strings.Join(failed, "\n"))
+		w.t.Logf("%s with %s, attempt %d: %v: see %s\n%s", name, informer, attempt, err, log,
+			strings.Join(failed, "\n"))
 		if attempt == attempts {
 			w.t.Errorf("%s fails with %s", name, informer)
 			return results

@@ -67,7 +67,9 @@ func (p *port) file(name string, public bool) string {
 		comments = slices.Concat(comments, inside(file.Comments, f))
 		return true
 	})
-	file.Comments = slices.DeleteFunc(file.Comments, func(c *ast.CommentGroup) bool { return slices.Contains(comments, c) })
+	file.Comments = slices.DeleteFunc(file.Comments, func(c *ast.CommentGroup) bool {
+		return slices.Contains(comments, c)
+	})
 	rename(file)
 	imports(file, public)
 	var out bytes.Buffer
@@ -124,7 +126,10 @@ func imports(file *ast.File, public bool) {
 		}
 		g.Specs = slices.DeleteFunc(g.Specs, func(s ast.Spec) bool { return !used[nameOf(s.(*ast.ImportSpec))] })
 		if public {
-			g.Specs = append(g.Specs, &ast.ImportSpec{Name: ast.NewIdent("."), Path: &ast.BasicLit{Kind: token.STRING, Value: strconv.Quote(cachePackage)}})
+			g.Specs = append(g.Specs, &ast.ImportSpec{
+				Name: ast.NewIdent("."),
+				Path: &ast.BasicLit{Kind: token.STRING, Value: strconv.Quote(cachePackage)},
+			})
 			public = false
 		}
 	}

@@ -88,7 +88,9 @@ func anyKind(ctx context.Context, out io.Writer, cluster *kube.Cluster) (err err
 		if err != nil {
 			return err
 		}
-		read, err := cluster.Get(ctx, kube.Query{Resource: resource.GroupVersionResource, Namespace: o.Namespace()}, o.Name())
+		read, err := cluster.Get(ctx, kube.Query{
+			Resource: resource.GroupVersionResource, Namespace: o.Namespace(),
+		}, o.Name())
 		if err != nil {
 			return err
 		}
@@ -131,7 +133,8 @@ func resources(ctx context.Context, out io.Writer, cluster *kube.Cluster) error 
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND")
 	for _, r := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%t\t%s\n", r.Resource, strings.Join(r.ShortNames, ","), r.GroupVersion(), r.Namespaced, r.Kind)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%t\t%s\n", r.Resource, strings.Join(r.ShortNames, ","), r.GroupVersion(),
+			r.Namespaced, r.Kind)
 	}
 	return table.Flush()
 }

@@ -67,7 +67,8 @@ func newController(out io.Writer, cluster *kube.Cluster, qps float64) (*controll
 	}
 	// The delay of a namespace doubles with each failure in a row, from 5 ms to
 	// maxBackoff. All retries together are limited to 10 per second.
-	limiter := workqueue.NewTypedWithMaxWaitRateLimiter(workqueue.DefaultTypedControllerRateLimiter[string](), maxBackoff)
+	limiter := workqueue.NewTypedWithMaxWaitRateLimiter(workqueue.DefaultTypedControllerRateLimiter[string](),
+		maxBackoff)
 	return &controller{
 		client: client, factory: factory, pods: pods, namespaces: namespaces, out: out,
 		queue: workqueue.NewTypedRateLimitingQueue(limiter),
@@ -127,7 +128,9 @@ func (c *controller) reconcile(ctx context.Context, name string) error {
 	if namespace.Annotations[annotation] == want {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation: want}}})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotation: want}},
+	})
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,8 @@ func TestRun_survivesKillsOfTheServer(t *testing.T) {
 	if retries == 0 {
 		t.Error("no write failed: the server was not killed during work")
 	}
-	if _, drained, ok := strings.Cut(text, "\n# draining: "); !ok || !strings.HasPrefix(text, "# synced: ") || !strings.HasSuffix(drained, "\n# stopped\n") {
+	if _, drained, ok := strings.Cut(text, "\n# draining: "); !ok || !strings.HasPrefix(text, "# synced: ") ||
+		!strings.HasSuffix(drained, "\n# stopped\n") {
 		t.Errorf("printed\n%s", text)
 	}
 	// The last line about a namespace is its final state.
@@ -115,7 +116,8 @@ func TestRun_drainsTheQueue(t *testing.T) {
 	if diff := cmp.Diff(w.expected(), w.annotated()); diff != "" {
 		t.Errorf("annotations in etcd (-pods in etcd +annotations):\n%s", diff)
 	}
-	if !strings.HasSuffix(out.String(), ": 1 Pending\n# stopped\n") || strings.Contains(out.String(), "# draining: 0 ") {
+	if !strings.HasSuffix(out.String(), ": 1 Pending\n# stopped\n") ||
+		strings.Contains(out.String(), "# draining: 0 ") {
 		t.Errorf("printed\n%s", out.String())
 	}
 }

@@ -19,10 +19,12 @@ import (
 // constructors are the functions that the programs call to make informers, with
 // client-go's parameters and results.
 type constructors struct {
-	NewInformer        func(cache.ListerWatcher, runtime.Object, time.Duration, cache.ResourceEventHandler) (cache.Store, cache.Controller)
-	NewIndexerInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.ResourceEventHandler, cache.Indexers) (cache.Indexer, cache.Controller)
-	NewSharedInformer  func(cache.ListerWatcher, runtime.Object, time.Duration) cache.SharedInformer
-	NewFactory         func(client kubernetes.Interface, namespace string) informers.SharedInformerFactory
+	NewInformer func(cache.ListerWatcher, runtime.Object, time.Duration,
+		cache.ResourceEventHandler) (cache.Store, cache.Controller)
+	NewIndexerInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.ResourceEventHandler,
+		cache.Indexers) (cache.Indexer, cache.Controller)
+	NewSharedInformer func(cache.ListerWatcher, runtime.Object, time.Duration) cache.SharedInformer
+	NewFactory        func(client kubernetes.Interface, namespace string) informers.SharedInformerFactory
 }
 
 var packages = map[string]constructors{
@@ -35,11 +37,13 @@ var packages = map[string]constructors{
 		},
 	},
 	"compat": {
-		NewInformer: func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, h cache.ResourceEventHandler) (cache.Store, cache.Controller) {
+		NewInformer: func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+			h cache.ResourceEventHandler) (cache.Store, cache.Controller) {
 			return newIndexerInformer(lw, example, resync, h, cache.Indexers{})
 		},
 		NewIndexerInformer: newIndexerInformer,
-		NewSharedInformer: func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration) cache.SharedInformer {
+		NewSharedInformer: func(lw cache.ListerWatcher, example runtime.Object,
+			resync time.Duration) cache.SharedInformer {
 			return newInformer(lw, example, resync, cache.Indexers{})
 		},
 		NewFactory: newFactory,
@@ -59,7 +63,10 @@ var newInformer = compat.NewInformer(nil)
 // to
 //
 //	store, controller := newIndexerInformer(lw, &corev1.Pod{}, 0, handler, indexers)
-func newIndexerInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, h cache.ResourceEventHandler, indexers cache.Indexers) (cache.Indexer, cache.Controller) {
+func newIndexerInformer(
+	lw cache.ListerWatcher, example runtime.Object, resync time.Duration, h cache.ResourceEventHandler,
+	indexers cache.Indexers,
+) (cache.Indexer, cache.Controller) {
 	i := newInformer(lw, example, resync, indexers)
 	registration, err := i.AddEventHandler(h)
 	if err != nil {

@@ -47,7 +47,8 @@ func main() {
 func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
 	start, ok := programs[o.program]
 	if !ok {
-		return fmt.Errorf("program %q: not one of %s", o.program, strings.Join(slices.Sorted(maps.Keys(programs)), ", "))
+		return fmt.Errorf("program %q: not one of %s", o.program,
+			strings.Join(slices.Sorted(maps.Keys(programs)), ", "))
 	}
 	with, ok := packages[o.with]
 	if !ok {

@@ -53,7 +53,8 @@ func labelsIndexFunc(obj any) ([]string, error) {
 // indexerInformer is the program of NewIndexerInformer: the same with an index.
 func indexerInformer(ctx context.Context, p *program) error {
 	indexers := cache.Indexers{"app": labelsIndexFunc}
-	indexer, controller := p.NewIndexerInformer(p.listWatch("pods"), &corev1.Pod{}, 0, &cmdHandler{out: p.out}, indexers)
+	indexer, controller := p.NewIndexerInformer(p.listWatch("pods"), &corev1.Pod{}, 0, &cmdHandler{out: p.out},
+		indexers)
 	return p.runController(ctx, controller, func() error {
 		pods, err := indexer.ByIndex("app", p.app)
 		if err != nil {

@@ -31,7 +31,9 @@ type leased struct {
 // everything keeps a copy of all resources that the cluster serves, and prints the
 // objects of one resource that a selector matches or, if resource is "", the number of
 // objects of each.
-func everything(ctx context.Context, out io.Writer, cluster *kube.Cluster, factory *watershed.Factory, resource, selector string) error {
+func everything(
+	ctx context.Context, out io.Writer, cluster *kube.Cluster, factory *watershed.Factory, resource, selector string,
+) error {
 	selected, err := labels.Parse(selector)
 	if err != nil {
 		return fmt.Errorf("selector %q: %w", selector, err)
@@ -61,7 +63,8 @@ func leaseAll(ctx context.Context, cluster *kube.Cluster, factory *watershed.Fac
 		if !r.Preferred || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
 			continue
 		}
-		lease, err := watershed.Shared[*wire.Object](factory, &watershed.SharedOptions[*wire.Object]{Resource: r.GroupVersionResource})
+		lease, err := watershed.Shared[*wire.Object](factory,
+			&watershed.SharedOptions[*wire.Object]{Resource: r.GroupVersionResource})
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +91,8 @@ func query(out io.Writer, all []leased, name string, selector labels.Selector) e
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "# %d of %d %s in the cache of %d resources\n", matches, snapshot.Len(), found.GroupResource(), len(all))
+	fmt.Fprintf(out, "# %d of %d %s in the cache of %d resources\n", matches, snapshot.Len(), found.GroupResource(),
+		len(all))
 	return nil
 }
 

@@ -41,7 +41,9 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of pods and config maps")
-	flag.BoolVar(&o.all, "all", false, "keep every resource, in all namespaces, and count the objects; with an argument, list those of that resource, kind or short name")
+	flag.BoolVar(&o.all, "all", false,
+		"keep every resource, in all namespaces, and count the objects; with an argument, list those of that "+
+			"resource, kind or short name")
 	flag.BoolVar(&o.byHand, "by-hand", false, "build a factory by hand, and compare it with watershed.Factory")
 	flag.StringVar(&o.selector, "l", "", "the label `selector` of the objects to list")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
@@ -94,9 +96,10 @@ func twoResources(ctx context.Context, out io.Writer, factory *watershed.Factory
 	if err != nil {
 		return err
 	}
-	pods, err := watershed.Shared[*unstructured.Unstructured](factory, &watershed.SharedOptions[*unstructured.Unstructured]{
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
-	})
+	pods, err := watershed.Shared[*unstructured.Unstructured](factory,
+		&watershed.SharedOptions[*unstructured.Unstructured]{
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		})
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,10 @@ import (
 )
 
 func TestRun_byHandWithoutCluster(t *testing.T) {
-	programtest.Retries(t, "# by hand: a map from type to informer\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return run(ctx, out, cluster, options{namespace: "default", byHand: true})
-	})
+	programtest.Retries(t, "# by hand: a map from type to informer\n",
+		func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+			return run(ctx, out, cluster, options{namespace: "default", byHand: true})
+		})
 }
 
 func TestInformerOf_sharesByType(t *testing.T) {

@@ -36,8 +36,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with the contexts (default: the files in KUBECONFIG, else ~/.kube/config)")
-	flag.StringVar(&o.resource, "resource", "pods", "the `resource` to show: pods, deployments.apps, gadgets.example.com")
+	flag.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"the `file` with the contexts (default: the files in KUBECONFIG, else ~/.kube/config)")
+	flag.StringVar(&o.resource, "resource", "pods",
+		"the `resource` to show: pods, deployments.apps, gadgets.example.com")
 	flag.StringVar(&o.selector, "l", "", "a label `selector`")
 	flag.BoolVar(&o.watch, "watch", false, "watch for changes until Ctrl-C")
 	flag.DurationVar(&o.patience, "patience", 30*time.Second, "how long to wait for clusters that do not answer")
@@ -79,7 +81,10 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	return errors.Join(err, runErr)
 }
 
-func show(ctx context.Context, out io.Writer, f *fleet.Fleet, objects *fleet.View[*wire.Object], selector labels.Selector, o options) error {
+func show(
+	ctx context.Context, out io.Writer, f *fleet.Fleet, objects *fleet.View[*wire.Object], selector labels.Selector,
+	o options,
+) error {
 	patient, cancel := context.WithTimeout(ctx, o.patience)
 	err := f.WaitForSync(patient)
 	cancel()
@@ -94,7 +99,8 @@ func show(ctx context.Context, out io.Writer, f *fleet.Fleet, objects *fleet.Vie
 		if s.Err != nil {
 			reason = s.Err.Error()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d/%d\t%d/%d\t%s\n", m.Name(), s.State, s.Synced, s.Resources, s.Objects, s.Expected, reason)
+		fmt.Fprintf(table, "%s\t%s\t%d/%d\t%d/%d\t%s\n", m.Name(), s.State, s.Synced, s.Resources, s.Objects,
+			s.Expected, reason)
 	}
 	fmt.Fprintln(table, "\nCLUSTER\tOBJECT\tVERSION")
 	for key, obj := range objects.Snapshot().Select("", selector) {

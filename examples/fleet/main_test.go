@@ -43,7 +43,9 @@ func TestRun_clustersComeAndGo(t *testing.T) {
 	var out expect.Output
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, &out, options{kubeconfig: kubeconfig, resource: "configmaps", selector: "app=web", watch: true, patience: time.Minute})
+		ended <- run(ctx, &out, options{
+			kubeconfig: kubeconfig, resource: "configmaps", selector: "app=web", watch: true, patience: time.Minute,
+		})
 	}()
 	await := func(text string) {
 		t.Helper()

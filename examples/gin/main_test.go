@@ -91,7 +91,8 @@ func TestRun_withoutCluster(t *testing.T) {
 	} {
 		code, body := c.send(t, request.method, request.path)
 		if code != request.code || !strings.Contains(body, request.text) {
-			t.Errorf("%s %s: %d %s, want %d and %q", request.method, request.path, code, body, request.code, request.text)
+			t.Errorf("%s %s: %d %s, want %d and %q", request.method, request.path, code, body, request.code,
+				request.text)
 		}
 	}
 	c.token = "wrong"
@@ -122,7 +123,8 @@ func TestRun_realCluster(t *testing.T) {
 	c.want(t, "/query/pods?namespace=default&labelSelector=app%3Dweb&keys=true", keys)
 	node := kubectl("get", "pod", names[0], "-o", "jsonpath={.spec.nodeName}")
 	c.want(t, "/query/pods?index=node&value="+node+"&keys=true", keys)
-	c.want(t, "/query/deployments.apps/default/web", strings.TrimSpace(kubectl("get", "--raw", "/apis/apps/v1/namespaces/default/deployments/web")))
+	c.want(t, "/query/deployments.apps/default/web",
+		strings.TrimSpace(kubectl("get", "--raw", "/apis/apps/v1/namespaces/default/deployments/web")))
 	kubectl("delete", "deployment", "web", "--timeout=60s")
 	c.want(t, "/query/pods?index=app&value=web&keys=true", `{"keys":[]}`)
 }

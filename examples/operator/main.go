@@ -32,7 +32,8 @@ import (
 func main() {
 	packed := flag.Bool("packed", false, "keep the cache in Watershed")
 	direct := flag.Bool("direct", false, "with -packed: read bytes instead of decoded objects")
-	readFrom := flag.String("read-from", "", "a kubeconfig to read from, as watershed kubeconfig prints it; writes go to the other")
+	readFrom := flag.String("read-from", "",
+		"a kubeconfig to read from, as watershed kubeconfig prints it; writes go to the other")
 	metricsAddress := flag.String("metrics", "0", "address for metrics")
 	pprofAddress := flag.String("pprof", "", "address for profiles")
 	flag.Parse() // controller-runtime adds -kubeconfig

@@ -70,13 +70,15 @@ func TestOperator(t *testing.T) {
 	} {
 		w.reset()
 		got := w.run(program, subject.args...)
-		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.1f\t%.0f\t\n", subject.name, got.heap/1e6, got.rss/1e6, got.cpu, got.reconciles)
+		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.1f\t%.0f\t\n", subject.name, got.heap/1e6, got.rss/1e6, got.cpu,
+			got.reconciles)
 		if n == 0 {
 			stock = got
 			continue
 		}
 		if got.state != stock.state {
-			t.Errorf("%s: the final state is not that of client-go:\n%s", subject.name, firstDifference(stock.state, got.state))
+			t.Errorf("%s: the final state is not that of client-go:\n%s", subject.name,
+				firstDifference(stock.state, got.state))
 		}
 		// How many events one reconcile handles depends on timing.
 		if got.reconciles < sites || got.reconciles > 2*stock.reconciles || stock.reconciles > 2*got.reconciles {
@@ -111,7 +113,8 @@ func newOperatorCluster(t *testing.T) *operatorCluster {
 	w.must(w.cluster.LoadSecrets(t.Context(), w.load, secrets))
 	_, err := w.cluster.Kubectl(t.Context(), "apply", "-f", "crd.yaml")
 	w.must(err)
-	_, err = w.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/sites.example.watershed.dev", "--timeout=60s")
+	_, err = w.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/sites.example.watershed.dev",
+		"--timeout=60s")
 	w.must(err)
 	cfg := w.cluster.Config()
 	cfg.QPS = -1
@@ -144,7 +147,9 @@ func (w *operatorCluster) reset() {
 	for n := range sites {
 		site := w.site(n)
 		key := client.ObjectKeyFromObject(site)
-		w.must(client.IgnoreNotFound(w.client.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})))
+		w.must(client.IgnoreNotFound(w.client.Delete(ctx, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		})))
 		w.must(client.IgnoreNotFound(w.client.Delete(ctx, site)))
 		w.must(w.client.Create(ctx, w.site(n)))
 		w.setSecret(n, w.load.Secret(n*10).Data)
@@ -183,7 +188,9 @@ func (w *operatorCluster) run(program string, args ...string) outcome {
 	// The operator must recreate deleted deployments.
 	for n := 1; n < sites; n += 10 {
 		site := w.site(n)
-		w.must(w.client.Delete(w.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name}}))
+		w.must(w.client.Delete(w.Context(), &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name},
+		}))
 	}
 	w.wait(p, "deleted deployments", w.reconciled)
 
@@ -233,7 +240,8 @@ func (w *operatorCluster) reconciled() bool {
 			return false
 		}
 		sum := checksum(&secret)
-		if site.Status.Checksum != sum || site.Status.Pods != 10 || deployment.Spec.Template.Annotations[checksumAnnotation] != sum {
+		if site.Status.Checksum != sum || site.Status.Pods != 10 ||
+			deployment.Spec.Template.Annotations[checksumAnnotation] != sum {
 			return false
 		}
 	}
@@ -260,7 +268,8 @@ func (w *operatorCluster) state() string {
 		if ref := metav1.GetControllerOf(&d); ref != nil {
 			owner = ref.Kind + " " + ref.Name
 		}
-		lines = append(lines, fmt.Sprintf("deployment %s/%s of %s %s", d.Namespace, d.Name, owner, hex.EncodeToString(spec[:])))
+		lines = append(lines, fmt.Sprintf("deployment %s/%s of %s %s", d.Namespace, d.Name, owner,
+			hex.EncodeToString(spec[:])))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

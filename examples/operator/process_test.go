@@ -33,7 +33,9 @@ type process struct {
 func start(t *testing.T, program, kubeconfig string, args ...string) *process {
 	t.Helper()
 	p := &process{T: t, metricsAddress: freeAddress(t), pprofAddress: freeAddress(t)}
-	p.cmd = exec.Command(program, append([]string{"-kubeconfig", kubeconfig, "-metrics", p.metricsAddress, "-pprof", p.pprofAddress}, args...)...)
+	p.cmd = exec.Command(program, append([]string{
+		"-kubeconfig", kubeconfig, "-metrics", p.metricsAddress, "-pprof", p.pprofAddress,
+	}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

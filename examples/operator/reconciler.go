@@ -49,7 +49,8 @@ func (r *siteReconciler) setUp(ctx context.Context, mgr ctrl.Manager) error {
 // sitesOf returns requests for the sites that use a secret.
 func (r *siteReconciler) sitesOf(ctx context.Context, secret client.Object) []reconcile.Request {
 	var sites SiteList
-	if err := r.client.List(ctx, &sites, client.InNamespace(secret.GetNamespace()), client.MatchingFields{bySecret: secret.GetName()}); err != nil {
+	if err := r.client.List(ctx, &sites, client.InNamespace(secret.GetNamespace()),
+		client.MatchingFields{bySecret: secret.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "find the sites of a secret", "secret", client.ObjectKeyFromObject(secret))
 		return nil
 	}
@@ -67,7 +68,8 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var secret corev1.Secret
-	if err := r.client.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: site.Spec.Secret}, &secret); err != nil {
+	if err := r.client.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: site.Spec.Secret},
+		&secret); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the creation of the secret triggers another reconcile
 	}
 	sum := checksum(&secret)
@@ -82,7 +84,8 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 
 	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(site.Namespace), client.MatchingLabels{"app.kubernetes.io/name": site.Name}); err != nil {
+	if err := r.client.List(ctx, &pods, client.InNamespace(site.Namespace),
+		client.MatchingLabels{"app.kubernetes.io/name": site.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("pods of site %s: %w", req, err)
 	}
 	status := SiteStatus{Checksum: sum, Pods: len(pods.Items)}

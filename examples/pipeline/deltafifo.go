@@ -51,7 +51,9 @@ func runDeltaFIFO(ctx context.Context, out io.Writer) error {
 // threePods queues three new pods, then an update and the deletion of the first.
 func threePods(ctx context.Context, prefix string, update float64) (*delta.FIFO[valuePod], error) {
 	fifo := delta.New(valuePodKey, nil)
-	pod1, pod2, pod3 := valuePod{prefix + "1", 1}, valuePod{prefix + "2", 2}, valuePod{prefix + "3", 3}
+	pod1 := valuePod{prefix + "1", 1}
+	pod2 := valuePod{prefix + "2", 2}
+	pod3 := valuePod{prefix + "3", 3}
 	for _, p := range []valuePod{pod1, pod2, pod3} {
 		if err := fifo.Add(ctx, p); err != nil {
 			return nil, err
@@ -110,7 +112,9 @@ func ordered(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(out, fifo.List())
 	events := map[delta.Type]string{delta.Added: "Add", delta.Updated: "Update", delta.Deleted: "Delete"}
 	for fifo.Len() > 0 {
-		err := pop(ctx, fifo, func(d delta.Delta[valuePod]) { fmt.Fprintf(out, "%s Event: %v\n", events[d.Type], d.Object) })
+		err := pop(ctx, fifo, func(d delta.Delta[valuePod]) {
+			fmt.Fprintf(out, "%s Event: %v\n", events[d.Type], d.Object)
+		})
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,9 @@ func runIndexer(_ context.Context, out io.Writer) error {
 	fmt.Fprintln(out, "apps:", slices.Collect(byApp.Values(snapshot)))
 
 	// Later changes appear only in later snapshots.
-	if err := pods.Put(&labelledPod{Namespace: "ns1", Name: "pod3", Labels: map[string]string{"app": "l1"}}); err != nil {
+	if err := pods.Put(&labelledPod{
+		Namespace: "ns1", Name: "pod3", Labels: map[string]string{"app": "l1"},
+	}); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "app=l1 then:", slices.Collect(byApp.Keys(snapshot, "l1")))

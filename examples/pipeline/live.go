@@ -35,7 +35,9 @@ var phase = wire.NewPath("status.phase")
 // runLive runs the informer on the pods of a cluster until ctx ends, and serves its
 // index.
 func runLive(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options) error {
-	source, err := cluster.Source(kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace})
+	source, err := cluster.Source(kube.Query{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace,
+	})
 	if err != nil {
 		return err
 	}
@@ -55,7 +57,9 @@ func runLive(ctx context.Context, out io.Writer, cluster *kube.Cluster, o option
 		fmt.Fprintln(out, line)
 	}
 	for _, name := range []string{"first", "second"} {
-		pods.handle(fanout.Everything(), func(c store.Change[*wire.Object]) { say(fmt.Sprintf("%-6s %s", name, event(c))) })
+		pods.handle(fanout.Everything(), func(c store.Change[*wire.Object]) {
+			say(fmt.Sprintf("%-6s %s", name, event(c)))
+		})
 	}
 
 	ctx, cancel := context.WithCancel(ctx)

@@ -60,7 +60,8 @@ func whole() {
 	var o options
 	live := flag.Bool("cluster", false, "list and watch the pods of a cluster")
 	flag.StringVar(&o.namespace, "namespace", "default", "with -cluster: the `namespace` of the pods")
-	flag.StringVar(&o.listen, "listen", "127.0.0.1:4000", "with -cluster: the `address` to answer queries of the index at")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:4000",
+		"with -cluster: the `address` to answer queries of the index at")
 	terminal.MainOptional(live, runPlayed, func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return runLive(ctx, out, cluster, o)
 	})

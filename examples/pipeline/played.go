@@ -30,7 +30,8 @@ func runPlayed(ctx context.Context, out io.Writer) error {
 	if err := pods.run(ctx, play); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "# handler of everything\n%s# handler of shop\n%s# what is there now\n", all.String(), shop.String())
+	fmt.Fprintf(out, "# handler of everything\n%s# handler of shop\n%s# what is there now\n", all.String(),
+		shop.String())
 	for key := range byPhase.Get(pods.store.Snapshot(), "Running") {
 		fmt.Fprintln(out, "Running:", key)
 	}
@@ -40,7 +41,9 @@ func runPlayed(ctx context.Context, out io.Writer) error {
 // play plays the events of a cluster: a list, some events, and a second list after a
 // connection was lost, during which shop/db was deleted.
 func play(ctx context.Context, fifo *delta.FIFO[pod]) error {
-	web, db, nettool := pod{"shop", "web", "Running"}, pod{"shop", "db", "Running"}, pod{"default", "nettool", "Pending"}
+	web := pod{"shop", "web", "Running"}
+	db := pod{"shop", "db", "Running"}
+	nettool := pod{"default", "nettool", "Pending"}
 	if err := fifo.Replace(ctx, []pod{web, db}, 0); err != nil {
 		return err
 	}

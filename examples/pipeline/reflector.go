@@ -30,14 +30,17 @@ type reflectorOptions struct {
 func reflectPods() {
 	var o reflectorOptions
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
-	flag.BoolVar(&o.known, "known", false, "store the objects that leave the queue, and use the store as the queue's known objects")
+	flag.BoolVar(&o.known, "known", false,
+		"store the objects that leave the queue, and use the store as the queue's known objects")
 	terminal.Main(func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return runReflector(ctx, out, cluster, o)
 	})
 }
 
 func runReflector(ctx context.Context, out io.Writer, cluster *kube.Cluster, o reflectorOptions) error {
-	source, err := cluster.Source(kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace})
+	source, err := cluster.Source(kube.Query{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: o.namespace,
+	})
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,9 @@ func podOf(t *testing.T, name, app string) *wire.Object {
 }
 
 func TestHandler(t *testing.T) {
-	pods := watershed.FromSource[*corev1.Pod](still{podOf(t, "a", "nettool"), podOf(t, "b", ""), podOf(t, "c", "nettool")}, nil)
+	pods := watershed.FromSource[*corev1.Pod](still{
+		podOf(t, "a", "nettool"), podOf(t, "b", ""), podOf(t, "c", "nettool"),
+	}, nil)
 	byApp := index(pods)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -92,14 +94,17 @@ func TestHandler(t *testing.T) {
 			t.Errorf("GET %s: %d %s, want %s", path, code, body, want)
 		}
 	}
-	for path, want := range map[string]int{"/": http.StatusBadRequest, "/?app=": http.StatusBadRequest, "/elsewhere": http.StatusNotFound} {
+	for path, want := range map[string]int{
+		"/": http.StatusBadRequest, "/?app=": http.StatusBadRequest, "/elsewhere": http.StatusNotFound,
+	} {
 		if code, body := ask(path); code != want {
 			t.Errorf("GET %s: %d %s, want %d", path, code, body, want)
 		}
 	}
 	_, body := ask("/pods")
 	var all []corev1.Pod
-	if err := json.Unmarshal([]byte(body), &all); err != nil || len(all) != 3 || all[1].Name != "b" || all[1].Kind != "Pod" {
+	if err := json.Unmarshal([]byte(body), &all); err != nil || len(all) != 3 || all[1].Name != "b" ||
+		all[1].Kind != "Pod" {
 		t.Errorf("GET /pods: %v: %s", err, body)
 	}
 }

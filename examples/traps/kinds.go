@@ -75,7 +75,9 @@ func rawKind(ctx context.Context, out io.Writer, factory *watershed.Factory) err
 
 // namespaceAs returns the namespace default as a T.
 func namespaceAs[T wire.Pointer[P], P any](ctx context.Context, factory *watershed.Factory) (T, error) {
-	lease, err := watershed.Shared[T](factory, &watershed.SharedOptions[T]{Resource: corev1.SchemeGroupVersion.WithResource("namespaces")})
+	lease, err := watershed.Shared[T](factory, &watershed.SharedOptions[T]{
+		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"),
+	})
 	if err != nil {
 		return nil, err
 	}

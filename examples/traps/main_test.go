@@ -17,7 +17,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRun_withoutCluster(t *testing.T) {
-	programtest.Retries(t, "# an object has apiVersion and kind, however it is read\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return run(ctx, out, cluster, options{})
-	})
+	programtest.Retries(t, "# an object has apiVersion and kind, however it is read\n",
+		func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
+			return run(ctx, out, cluster, options{})
+		})
 }

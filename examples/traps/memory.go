@@ -95,9 +95,11 @@ func fill(ctx context.Context, cluster *kube.Cluster, o options) (cleanup func()
 	data := map[string]string{"data": strings.Repeat("x", o.size)}
 	for i := range o.objects {
 		m, err := json.Marshal(&corev1.ConfigMap{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("config-%d", i), Labels: map[string]string{"example": "traps"}},
-			Data:       data,
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: fmt.Sprintf("config-%d", i), Labels: map[string]string{"example": "traps"},
+			},
+			Data: data,
 		})
 		if err != nil {
 			return nil, errors.Join(err, cleanup())

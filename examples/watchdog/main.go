@@ -26,7 +26,9 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, cluster *kube.Cluster, namespace string) error {
-	source, err := cluster.Source(kube.Query{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: namespace})
+	source, err := cluster.Source(kube.Query{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: namespace,
+	})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,9 @@ type watchdog[T any] struct {
 
 // newWatchdog returns a watchdog. A list has all objects again, and same reports which of
 // them have not changed: the handler does not receive those.
-func newWatchdog[T any](source reflector.Source[T], key func(T) string, same func(old, now T) bool, h handler[T]) *watchdog[T] {
+func newWatchdog[T any](
+	source reflector.Source[T], key func(T) string, same func(old, now T) bool, h handler[T],
+) *watchdog[T] {
 	known := store.New(key, &store.Options[T]{Same: same})
 	fifo := delta.New(key, &delta.Options[T]{Known: known})
 	return &watchdog[T]{reflector: reflector.New(source, fifo, nil), fifo: fifo, store: known, handler: h}

@@ -79,7 +79,9 @@ func TestWatchdog_listsAgain(t *testing.T) {
 			events: []reflector.Event[pod]{{}},
 		}
 		var out strings.Builder
-		dog := newWatchdog(source, func(p pod) string { return p.name }, same, printer(&out, func(p pod) string { return p.name }))
+		dog := newWatchdog(source, func(p pod) string { return p.name }, same, printer(&out, func(p pod) string {
+			return p.name
+		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- dog.run(ctx) }()
@@ -89,7 +91,10 @@ func TestWatchdog_listsAgain(t *testing.T) {
 			t.Errorf("run: %v", err)
 		}
 		got := strings.Split(strings.TrimSpace(out.String()), "\n")
-		want := []string{"OnAdd: db (was there)", "OnAdd: gone (was there)", "OnAdd: web (was there)", "OnUpdate: db", "OnAdd: new", "OnDelete: gone"}
+		want := []string{
+			"OnAdd: db (was there)", "OnAdd: gone (was there)", "OnAdd: web (was there)", "OnUpdate: db", "OnAdd: new",
+			"OnDelete: gone",
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}

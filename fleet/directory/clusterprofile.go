@@ -142,10 +142,11 @@ func (c *ClusterProfile) Follow(ctx context.Context, notify func([]fleet.Entry))
 
 // profileView is the state of one Follow.
 type profileView struct {
-	directory  *ClusterProfile
-	profiles   *watershed.Informer[*unstructured.Unstructured]
-	secrets    *watershed.Informer[*corev1.Secret]                // nil if Secrets are not read
-	namespaces *watershed.Informer[*metav1.PartialObjectMetadata] // those of the consumer; nil if the labels are not read
+	directory *ClusterProfile
+	profiles  *watershed.Informer[*unstructured.Unstructured]
+	secrets   *watershed.Informer[*corev1.Secret] // nil if Secrets are not read
+	// those of the consumer; nil if the labels are not read
+	namespaces *watershed.Informer[*metav1.PartialObjectMetadata]
 	parsed     secretEntries
 }
 

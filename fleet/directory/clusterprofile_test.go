@@ -35,7 +35,8 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 `), t.TempDir(), "plugin")
 	must(t, os.Chmod(script, 0o700))
 	return clientcmdapi.ExecConfig{
-		Command: script, Args: []string{"--from"}, APIVersion: "client.authentication.k8s.io/v1", ProvideClusterInfo: true,
+		Command: script, Args: []string{"--from"}, APIVersion: "client.authentication.k8s.io/v1",
+		ProvideClusterInfo: true,
 	}, tokens
 }
 
@@ -58,7 +59,9 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 	plugin, tokens := testPlugin(t)
 	write(t, []byte(h.member.Config().BearerToken), tokens, "right")
 	write(t, []byte("wrong"), tokens, "wrong")
-	opts := &directory.ClusterProfileOptions{Plugins: map[string]directory.AccessPlugin{"files": {Exec: plugin, ProfileArgs: true, ProfileEnv: true}}}
+	opts := &directory.ClusterProfileOptions{
+		Plugins: map[string]directory.AccessPlugin{"files": {Exec: plugin, ProfileArgs: true, ProfileEnv: true}},
+	}
 	seen := follow(t, directory.NewClusterProfile(h.cluster, opts))
 	seen.names() // the hub does not have the resource
 	definition, err := os.ReadFile(filepath.Join("testdata", "clusterprofiles.yaml"))
@@ -71,12 +74,17 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 	input := func(file string) any {
 		return extension("client.authentication.k8s.io/exec", map[string]any{"file": file})
 	}
-	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("other"), h.provider("files", args, env, input("right"))}})
-	h.profile(t, "one", "old.name", map[string]any{"credentialProviders": []any{h.provider("files", args, env, input("right"))}})
+	h.profile(t, "one", "a", map[string]any{
+		"accessProviders": []any{h.provider("other"), h.provider("files", args, env, input("right"))},
+	})
+	h.profile(t, "one", "old.name", map[string]any{
+		"credentialProviders": []any{h.provider("files", args, env, input("right"))},
+	})
 	h.profile(t, "two", "a", map[string]any{"accessProviders": []any{h.provider("google"), h.provider("azure")}})
 	h.profile(t, "two", "b", nil)
 	got := seen.until("all", func(m map[string]fleet.Entry) bool {
-		return len(m) == 4 && m["one.a"].Err == nil && m["one.old.name"].Err == nil && strings.Contains(m["two.a"].Err.Error(), "google")
+		return len(m) == 4 && m["one.a"].Err == nil && m["one.old.name"].Err == nil &&
+			strings.Contains(m["two.a"].Err.Error(), "google")
 	})
 	h.reach(t, got["one.a"])
 	h.reach(t, got["one.old.name"])
@@ -88,14 +96,21 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := got["two.a"].Err; !strings.Contains(err.Error(), "access providers are azure, google, plugins exist for files") {
+	if err := got["two.a"].Err; !strings.Contains(err.Error(),
+		"access providers are azure, google, plugins exist for files") {
 		t.Errorf("two.a: %v", err)
 	}
 
 	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", args, env, input("wrong"))}})
-	now := seen.until("another input", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
+	now := seen.until("another input", func(m map[string]fleet.Entry) bool {
+		return m["one.a"].Access != got["one.a"].Access
+	})
 	h.refused(t, now["one.a"].Config)
-	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", extension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "no list"))}})
+	h.profile(t, "one", "a", map[string]any{
+		"accessProviders": []any{
+			h.provider("files", extension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "no list")),
+		},
+	})
 	seen.until("it is broken", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
 	h.profile(t, "one", "a", map[string]any{"accessProviders": []any{h.provider("files", args, env, input("right"))}})
 	seen.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == got["one.a"].Access })
@@ -118,7 +133,8 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 func (h *hub) testProfileLabels(t *testing.T, seen *recorder) {
 	property := func(name, value string) any { return map[string]any{"name": name, "value": value} }
 	h.profile(t, "two", "b", map[string]any{"properties": []any{
-		property("location", "eu"), property("cluster.clusterset.k8s.io", "b"), property("no label!", "x"), property("note", "not a value"),
+		property("location", "eu"), property("cluster.clusterset.k8s.io", "b"), property("no label!", "x"),
+		property("note", "not a value"),
 	}})
 	_, err := h.dynamic.Resource(profileResource).Namespace("two").Patch(t.Context(), "b", types.MergePatchType,
 		[]byte(`{"metadata": {"labels": {"env": "prod", "location": "us"}}}`), metav1.PatchOptions{})
@@ -133,7 +149,8 @@ func (h *hub) testProfileSecrets(t *testing.T) {
 		h.profile(t, namespace, name, nil)
 	}
 	seen := follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Consumer: "ours"}))
-	inOne := follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Consumer: "ours", Namespace: "one"}))
+	inOne := follow(t, directory.NewClusterProfile(h.cluster,
+		&directory.ClusterProfileOptions{Consumer: "ours", Namespace: "one"}))
 	before := seen.names("one.a", "one.b", "one.c", "two.d")
 	for name, e := range before {
 		if e.Err == nil || !strings.Contains(e.Err.Error(), `consumer "ours"`) {
@@ -170,10 +187,14 @@ func (h *hub) testProfileSecrets(t *testing.T) {
 	if err := seen.last()["one.c"].Err; err == nil || !strings.Contains(err.Error(), "no secret") {
 		t.Errorf("one.c has credentials from others: %v", err)
 	}
-	inOne.until("in this namespace", func(m map[string]fleet.Entry) bool { return m["one.a"].Err == nil && m["one.b"].Err != nil })
+	inOne.until("in this namespace", func(m map[string]fleet.Entry) bool {
+		return m["one.a"].Err == nil && m["one.b"].Err != nil
+	})
 
 	secret("one", "a", "second", "cluster-profile=a", "cluster-inventory-consumer=ours")
-	now := seen.until("it is renewed", func(m map[string]fleet.Entry) bool { return m["one.a"].Access != got["one.a"].Access })
+	now := seen.until("it is renewed", func(m map[string]fleet.Entry) bool {
+		return m["one.a"].Access != got["one.a"].Access
+	})
 	h.reach(t, now["one.a"])
 	secret("ours", "a2", "", "cluster-profile=a", "cluster-profile-namespace=one")
 	seen.until("two secrets", func(m map[string]fleet.Entry) bool {
@@ -181,7 +202,9 @@ func (h *hub) testProfileSecrets(t *testing.T) {
 	})
 	h.deleteSecret(t, "ours", "a2")
 	seen.until("one secret", func(m map[string]fleet.Entry) bool { return m["one.a"].Access == now["one.a"].Access })
-	h.secret(t, "one", "a", "Opaque", map[string]string{"x-k8s.io/cluster-profile": "a", "x-k8s.io/cluster-inventory-consumer": "ours"}, nil)
+	h.secret(t, "one", "a", "Opaque", map[string]string{
+		"x-k8s.io/cluster-profile": "a", "x-k8s.io/cluster-inventory-consumer": "ours",
+	}, nil)
 	got = seen.until("it is empty", func(m map[string]fleet.Entry) bool { return m["one.a"].Err != nil })
 	if err := got["one.a"].Err; !strings.Contains(err.Error(), "secret one/a") {
 		t.Errorf("it is empty: %v", err)
@@ -198,10 +221,12 @@ func TestAccessPlugin(t *testing.T) {
 	}
 	ca, _ := certificate(t)
 	cluster := &clientcmdv1.Cluster{
-		Server: "https://a/path", TLSServerName: "name", CertificateAuthorityData: ca, ProxyURL: "http://proxy", DisableCompression: true,
+		Server: "https://a/path", TLSServerName: "name", CertificateAuthorityData: ca, ProxyURL: "http://proxy",
+		DisableCompression: true,
 		Extensions: []clientcmdv1.NamedExtension{
 			raw("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", `["c","d"]`),
-			raw("clusterprofiles.multicluster.x-k8s.io/exec/additional-envs", `{"X":"profile","Y":"profile","A":"profile"}`),
+			raw("clusterprofiles.multicluster.x-k8s.io/exec/additional-envs",
+				`{"X":"profile","Y":"profile","A":"profile"}`),
 			raw("client.authentication.k8s.io/exec", `{"k":"v"}`),
 			raw("something/else", `7`),
 		},
@@ -228,11 +253,13 @@ func TestAccessPlugin(t *testing.T) {
 		if fmt.Sprint(e.Args) != test.wantArgs || fmt.Sprint(e.Env) != test.wantVars {
 			t.Errorf("arguments %v, variables %v", e.Args, e.Env)
 		}
-		if e.Command != "plugin" || e.InteractiveMode != clientcmdapi.NeverExecInteractiveMode || !e.ProvideClusterInfo || string(e.Config.(*runtime.Unknown).Raw) != `{"k":"v"}` {
+		if e.Command != "plugin" || e.InteractiveMode != clientcmdapi.NeverExecInteractiveMode ||
+			!e.ProvideClusterInfo || string(e.Config.(*runtime.Unknown).Raw) != `{"k":"v"}` {
 			t.Errorf("plugin %v", e)
 		}
 		proxy, err := cfg.Proxy(nil)
-		if cfg.Host != "https://a/path" || cfg.ServerName != "name" || string(cfg.CAData) != string(ca) || err != nil || proxy.Host != "proxy" || !cfg.DisableCompression {
+		if cfg.Host != "https://a/path" || cfg.ServerName != "name" || string(cfg.CAData) != string(ca) || err != nil ||
+			proxy.Host != "proxy" || !cfg.DisableCompression {
 			t.Errorf("configuration %v", cfg)
 		}
 	}

@@ -63,7 +63,8 @@ func currentContext(k *clientcmdapi.Config) (string, error) {
 		return k.CurrentContext, nil
 	}
 	if len(k.Contexts) != 1 {
-		return "", fmt.Errorf("no current context, and %d contexts instead of one: set current-context", len(k.Contexts))
+		return "", fmt.Errorf("no current context, and %d contexts instead of one: set current-context",
+			len(k.Contexts))
 	}
 	for name := range k.Contexts {
 		return name, nil

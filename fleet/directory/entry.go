@@ -53,7 +53,8 @@ func sameEntry(a, b fleet.Entry) bool {
 	if (a.Scope == nil) != (b.Scope == nil) || a.Scope != nil && *a.Scope != *b.Scope {
 		return false
 	}
-	return a.Name == b.Name && a.Access == b.Access && slices.Equal(a.Shadowed, b.Shadowed) && maps.Equal(a.Labels, b.Labels)
+	return a.Name == b.Name && a.Access == b.Access && slices.Equal(a.Shadowed, b.Shadowed) &&
+		maps.Equal(a.Labels, b.Labels)
 }
 
 // copyEntries returns entries that share nothing with the given ones.

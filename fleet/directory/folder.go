@@ -146,7 +146,8 @@ func (v *folderView) entries() []fleet.Entry {
 		}
 		if first, ok := used[e.Name]; ok {
 			if v.clashes.add(name) {
-				v.poller.logger.Warn("file left out: another file has the same cluster name", "folder", v.folder.path, "file", name, "used", first)
+				v.poller.logger.Warn("file left out: another file has the same cluster name", "folder", v.folder.path,
+					"file", name, "used", first)
 			}
 			continue
 		}

@@ -71,7 +71,9 @@ func TestFolder_follow(t *testing.T) {
 		return m["a"].Err != nil && strings.Contains(m["a"].Err.Error(), "empty")
 	})
 	write(t, broken, dir, "a.yaml")
-	seen.until("it is whole", func(m map[string]fleet.Entry) bool { return m["a"].Err == nil && m["a"].Access != a.Access })
+	seen.until("it is whole", func(m map[string]fleet.Entry) bool {
+		return m["a"].Err == nil && m["a"].Access != a.Access
+	})
 
 	must(t, os.Remove(filepath.Join(dir, "b.yaml")))
 	seen.names("a")
@@ -114,7 +116,8 @@ func TestFolder_mountedSecret(t *testing.T) {
 		must(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
 		must(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 		for name := range files {
-			if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
+			if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil &&
+				!os.IsExist(err) {
 				t.Fatal(err)
 			}
 		}
@@ -126,12 +129,16 @@ func TestFolder_mountedSecret(t *testing.T) {
 	mount("..2026_01", map[string][]byte{"a.yaml": kubeconfig("one"), "b.yaml": kubeconfig("two")})
 	seen := follow(t, newFolder(&logBuffer{}, dir))
 	was := seen.names("a", "b")
-	mount("..2026_02", map[string][]byte{"a.yaml": kubeconfig("six"), "b.yaml": kubeconfig("two"), "c.yaml": kubeconfigWith(func(k *clientcmdapi.Config) {
-		k.Clusters["x"].CertificateAuthority = "ca.crt"
-	}, "x"), "ca.crt": ca})
+	mount("..2026_02", map[string][]byte{"a.yaml": kubeconfig("six"), "b.yaml": kubeconfig("two"),
+		"c.yaml": kubeconfigWith(func(k *clientcmdapi.Config) {
+			k.Clusters["x"].CertificateAuthority = "ca.crt"
+		}, "x"), "ca.crt": ca})
 	must(t, os.RemoveAll(filepath.Join(dir, "..2026_01")))
-	got := seen.until("another version", func(m map[string]fleet.Entry) bool { return m["a"].Access != was["a"].Access && m["c"].Config != nil })
-	if got["a"].Config.Host != "https://six" || got["b"].Access != was["b"].Access || string(got["c"].Config.CAData) != string(ca) {
+	got := seen.until("another version", func(m map[string]fleet.Entry) bool {
+		return m["a"].Access != was["a"].Access && m["c"].Config != nil
+	})
+	if got["a"].Config.Host != "https://six" || got["b"].Access != was["b"].Access ||
+		string(got["c"].Config.CAData) != string(ca) {
 		t.Errorf("another version: %v", describe(got))
 	}
 	// A file that is not a kubeconfig is a cluster with an error.
@@ -217,9 +224,13 @@ func TestFolder_clash(t *testing.T) {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 	must(t, os.Remove(filepath.Join(dir, "a.yaml")))
-	seen.until("the other one", func(m map[string]fleet.Entry) bool { return m["a"].Config.Host == "https://y.example.com" })
+	seen.until("the other one", func(m map[string]fleet.Entry) bool {
+		return m["a"].Config.Host == "https://y.example.com"
+	})
 	write(t, kubeconfigWith(nil, "x"), dir, "a.yaml")
-	seen.until("the first one again", func(m map[string]fleet.Entry) bool { return m["a"].Config.Host == "https://x.example.com" })
+	seen.until("the first one again", func(m map[string]fleet.Entry) bool {
+		return m["a"].Config.Host == "https://x.example.com"
+	})
 	if n := strings.Count(log.String(), "left out"); n != 2 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
@@ -262,11 +273,13 @@ func TestFolder_invalidNames(t *testing.T) {
 	for _, name := range []string{"a.yaml", "caf\xe9.yaml", "b\nc.yaml"} {
 		write(t, kubeconfigWith(nil, "x"), dir, name)
 	}
-	seen := follow(t, directory.Poll(directory.NewFolder(dir, &directory.FolderOptions{Logger: log.logger()}), testInterval))
+	seen := follow(t, directory.Poll(directory.NewFolder(dir, &directory.FolderOptions{Logger: log.logger()}),
+		testInterval))
 	seen.names("a")
 	write(t, kubeconfigWith(nil, "x"), dir, "d.yaml")
 	seen.names("a", "d")
-	if n := strings.Count(log.String(), "file left out"); n != 2 || !strings.Contains(log.String(), "not valid UTF-8") || !strings.Contains(log.String(), "without a glyph") {
+	if n := strings.Count(log.String(), "file left out"); n != 2 ||
+		!strings.Contains(log.String(), "not valid UTF-8") || !strings.Contains(log.String(), "without a glyph") {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 }

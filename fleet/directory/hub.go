@@ -68,8 +68,8 @@ func (s *hubState) Err() error {
 	return nil
 }
 
-// follow runs informers until ctx ends, then it closes the idle connections to the hub. It calls changed once every informer has
-// synced or its resource is known to be absent, and again after changes. While the hub
+// follow runs informers until ctx ends, then it closes the idle connections to the hub. It calls changed once every
+// informer has synced or its resource is known to be absent, and again after changes. While the hub
 // cannot be reached, the informers keep their objects.
 func (s *hubState) follow(ctx context.Context, hub *kube.Cluster, changed func(), parts ...hubPart) error {
 	defer hub.CloseIdleConnections()

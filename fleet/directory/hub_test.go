@@ -24,7 +24,9 @@ import (
 	"github.com/watershed-project/watershed/kube"
 )
 
-var profileResource = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+var profileResource = schema.GroupVersionResource{
+	Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles",
+}
 
 // hub is a hub and a member cluster.
 type hub struct {
@@ -101,9 +103,13 @@ func (h *hub) reach(t *testing.T, e fleet.Entry) {
 }
 
 // secret creates or changes a Secret.
-func (h *hub) secret(t *testing.T, namespace, name string, kind corev1.SecretType, labels map[string]string, data map[string][]byte) {
+func (h *hub) secret(
+	t *testing.T, namespace, name string, kind corev1.SecretType, labels map[string]string, data map[string][]byte,
+) {
 	t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels}, Type: kind, Data: data}
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels}, Type: kind, Data: data,
+	}
 	secrets := h.client.CoreV1().Secrets(namespace)
 	if _, err := secrets.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 		_, err = secrets.Update(t.Context(), s, metav1.UpdateOptions{})
@@ -168,7 +174,8 @@ func (h *hub) testClusterAPI(t *testing.T) {
 	// Other Secrets of Cluster API, and Secrets that are not its own.
 	label := map[string]string{"cluster.x-k8s.io/cluster-name": "prod"}
 	h.secret(t, "one", "prod-ca", "cluster.x-k8s.io/secret", label, nil)
-	h.secret(t, "one", "prod-user-kubeconfig", "cluster.x-k8s.io/secret", label, map[string][]byte{"value": h.kubeconfig("")})
+	h.secret(t, "one", "prod-user-kubeconfig", "cluster.x-k8s.io/secret", label,
+		map[string][]byte{"value": h.kubeconfig("")})
 	h.secret(t, "one", "other-kubeconfig", "Opaque", map[string]string{"cluster.x-k8s.io/cluster-name": "other"}, nil)
 	h.secret(t, "one", "third-kubeconfig", "cluster.x-k8s.io/secret", nil, nil)
 	was := seen.names("one.prod", "two.prod")
@@ -176,14 +183,19 @@ func (h *hub) testClusterAPI(t *testing.T) {
 	h.reach(t, was["two.prod"])
 
 	h.capi(t, "one", "prod", h.kubeconfig("second"))
-	now := seen.until("it is renewed", func(m map[string]fleet.Entry) bool { return m["one.prod"].Access != was["one.prod"].Access })
+	now := seen.until("it is renewed", func(m map[string]fleet.Entry) bool {
+		return m["one.prod"].Access != was["one.prod"].Access
+	})
 	h.reach(t, now["one.prod"])
 	if now["two.prod"].Access != was["two.prod"].Access {
 		t.Error("another one has changed")
 	}
 	h.secret(t, "one", "prod-kubeconfig", "cluster.x-k8s.io/secret",
-		map[string]string{"cluster.x-k8s.io/cluster-name": "prod", "more": "labels"}, map[string][]byte{"value": h.kubeconfig("second")})
-	labelled := seen.until("another label", func(m map[string]fleet.Entry) bool { return m["one.prod"].Labels["more"] == "labels" })
+		map[string]string{"cluster.x-k8s.io/cluster-name": "prod", "more": "labels"},
+		map[string][]byte{"value": h.kubeconfig("second")})
+	labelled := seen.until("another label", func(m map[string]fleet.Entry) bool {
+		return m["one.prod"].Labels["more"] == "labels"
+	})
 	if labelled["one.prod"].Access != now["one.prod"].Access {
 		t.Error("other labels are another access")
 	}
@@ -192,18 +204,30 @@ func (h *hub) testClusterAPI(t *testing.T) {
 		"nothing": nil,
 		"noise":   []byte("this: is: *no-kubeconfig"),
 		"command": kubeconfigWith(func(k *clientcmdapi.Config) {
-			k.AuthInfos["x"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}}
+			k.AuthInfos["x"] = &clientcmdapi.AuthInfo{
+				Exec: &clientcmdapi.ExecConfig{
+					Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never",
+				},
+			}
 		}, "x"),
-		"token file":  kubeconfigWith(func(k *clientcmdapi.Config) { k.AuthInfos["x"] = &clientcmdapi.AuthInfo{TokenFile: "/etc/hostname"} }, "x"),
-		"certificate": kubeconfigWith(func(k *clientcmdapi.Config) { k.Clusters["x"].CertificateAuthority = "/etc/hostname" }, "x"),
+		"token file": kubeconfigWith(func(k *clientcmdapi.Config) {
+			k.AuthInfos["x"] = &clientcmdapi.AuthInfo{TokenFile: "/etc/hostname"}
+		}, "x"),
+		"certificate": kubeconfigWith(func(k *clientcmdapi.Config) {
+			k.Clusters["x"].CertificateAuthority = "/etc/hostname"
+		}, "x"),
 	} {
 		h.capi(t, "one", "prod", kubeconfig)
-		got := seen.until(what, func(m map[string]fleet.Entry) bool { return m["one.prod"].Err != nil && m["two.prod"].Err == nil })
+		got := seen.until(what, func(m map[string]fleet.Entry) bool {
+			return m["one.prod"].Err != nil && m["two.prod"].Err == nil
+		})
 		if err := got["one.prod"].Err; !strings.Contains(err.Error(), "one/prod-kubeconfig") {
 			t.Errorf("%s: %v", what, err)
 		}
 		h.capi(t, "one", "prod", h.kubeconfig(""))
-		seen.until("it is mended", func(m map[string]fleet.Entry) bool { return m["one.prod"].Access == was["one.prod"].Access })
+		seen.until("it is mended", func(m map[string]fleet.Entry) bool {
+			return m["one.prod"].Access == was["one.prod"].Access
+		})
 	}
 	h.deleteSecret(t, "one", "prod-kubeconfig")
 	seen.names("two.prod")
@@ -222,7 +246,8 @@ func (h *hub) testRestart(t *testing.T) {
 	h.capi(t, "one", "kept", h.kubeconfig(""))
 	h.profile(t, "one", "kept", nil)
 	capi := follow(t, directory.NewClusterAPI(h.cluster, &directory.ClusterAPIOptions{Namespace: "one"}))
-	profiles := follow(t, directory.NewClusterProfile(h.cluster, &directory.ClusterProfileOptions{Namespace: "one", Consumer: "ours"}))
+	profiles := follow(t, directory.NewClusterProfile(h.cluster,
+		&directory.ClusterProfileOptions{Namespace: "one", Consumer: "ours"}))
 	kept := func(m map[string]fleet.Entry) bool { _, ok := m["one.kept"]; return ok }
 	capi.until("before", kept)
 	profiles.until("before", kept)

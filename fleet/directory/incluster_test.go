@@ -28,7 +28,12 @@ func TestInCluster(t *testing.T) {
 		if !mounted.Load() {
 			return nil, errors.New("no token yet")
 		}
-		return &rest.Config{Host: "https://here", BearerToken: "token", BearerTokenFile: token, TLSClientConfig: rest.TLSClientConfig{CAFile: dir + "/ca.crt"}}, nil
+		return &rest.Config{
+			Host:            "https://here",
+			BearerToken:     "token",
+			BearerTokenFile: token,
+			TLSClientConfig: rest.TLSClientConfig{CAFile: dir + "/ca.crt"},
+		}, nil
 	})
 	seen := follow(t, d)
 	seen.quiet("there is no token")
@@ -37,7 +42,8 @@ func TestInCluster(t *testing.T) {
 	}
 	mounted.Store(true)
 	seen.quiet("there is no authority")
-	if n := strings.Count(log.String(), "ca.crt"); n != 1 || !strings.Contains(log.String(), `source="in-cluster here"`) {
+	if n := strings.Count(log.String(), "ca.crt"); n != 1 ||
+		!strings.Contains(log.String(), `source="in-cluster here"`) {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 	write(t, ca, dir, "ca.crt")
@@ -50,7 +56,9 @@ func TestInCluster(t *testing.T) {
 	write(t, nil, dir, "ca.crt")
 	seen.quiet("the authority is being written")
 	write(t, other, dir, "ca.crt")
-	seen.until("another authority", func(m map[string]fleet.Entry) bool { return string(m["here"].Config.CAData) == string(other) })
+	seen.until("another authority", func(m map[string]fleet.Entry) bool {
+		return string(m["here"].Config.CAData) == string(other)
+	})
 
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)

@@ -50,12 +50,17 @@ func (d *failing) Follow(ctx context.Context, notify func([]fleet.Entry)) error 
 func TestJoin(t *testing.T) {
 	var log logBuffer
 	var one, two directory.Static
-	seen := follow(t, directory.NewJoin([]directory.Part{{Name: "one", Directory: &one}, {Name: "two", Directory: &two}}, &directory.JoinOptions{Logger: log.logger()}))
+	seen := follow(t, directory.NewJoin([]directory.Part{
+		{Name: "one", Directory: &one},
+		{Name: "two", Directory: &two},
+	}, &directory.JoinOptions{Logger: log.logger()}))
 	must(t, two.Set(entriesIn("two", "b", "c", "d")...))
 	seen.quiet("the first part has not reported")
 	must(t, one.Set(entriesIn("one", "a", "b", "c")...))
 	got := seen.names("a", "b", "c", "d")
-	for name, host := range map[string]string{"a": "https://a.one", "b": "https://b.one", "c": "https://c.one", "d": "https://d.two"} {
+	for name, host := range map[string]string{
+		"a": "https://a.one", "b": "https://b.one", "c": "https://c.one", "d": "https://d.two",
+	} {
 		if got[name].Config.Host != host {
 			t.Errorf("%s connects to %s", name, got[name].Config.Host)
 		}
@@ -77,7 +82,9 @@ func TestJoin(t *testing.T) {
 	must(t, two.Set(entriesIn("two", "b")...))
 	seen.until("the name is free", func(m map[string]fleet.Entry) bool { return len(m["c"].Shadowed) == 0 })
 	must(t, two.Set(entriesIn("two", "b", "c", "d", "e")...))
-	seen.until("the name is taken again", func(m map[string]fleet.Entry) bool { return len(m["c"].Shadowed) == 1 && len(m) == 5 })
+	seen.until("the name is taken again", func(m map[string]fleet.Entry) bool {
+		return len(m["c"].Shadowed) == 1 && len(m) == 5
+	})
 	must(t, one.Set())
 	seen.names("b", "c", "d", "e")
 }
@@ -86,7 +93,10 @@ func TestJoin(t *testing.T) {
 func TestJoin_timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var one, two directory.Static
-		seen := follow(t, directory.NewJoin([]directory.Part{{Name: "one", Directory: &one}, {Name: "two", Directory: &two}}, nil))
+		seen := follow(t, directory.NewJoin([]directory.Part{
+			{Name: "one", Directory: &one},
+			{Name: "two", Directory: &two},
+		}, nil))
 		must(t, two.Set(entriesIn("two", "a", "b")...))
 		time.Sleep(4900 * time.Millisecond)
 		if n := seen.count(); n != 0 {
@@ -105,7 +115,10 @@ func TestJoin_timeout(t *testing.T) {
 func TestJoin_lateStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var one, two directory.Static
-		seen := follow(t, directory.NewJoin([]directory.Part{{Name: "one", Directory: &one}, {Name: "two", Directory: &two}}, nil))
+		seen := follow(t, directory.NewJoin([]directory.Part{
+			{Name: "one", Directory: &one},
+			{Name: "two", Directory: &two},
+		}, nil))
 		time.Sleep(time.Minute)
 		if n := seen.count(); n != 0 {
 			t.Errorf("%d reports of nothing", n)
@@ -121,7 +134,10 @@ func TestJoin_failure(t *testing.T) {
 	must(t, one.Set(entriesIn("one", "a")...))
 	seen := newRecorder(t)
 	done := make(chan error, 1)
-	join := directory.NewJoin([]directory.Part{{Name: "one", Directory: one}, {Name: "two", Directory: two}}, &directory.JoinOptions{Logger: log.logger()})
+	join := directory.NewJoin([]directory.Part{
+		{Name: "one", Directory: one},
+		{Name: "two", Directory: two},
+	}, &directory.JoinOptions{Logger: log.logger()})
 	go func() { done <- join.Follow(t.Context(), seen.notify) }()
 	two.fail <- errors.New("first")
 	seen.names("a")

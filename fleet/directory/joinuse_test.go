@@ -23,7 +23,11 @@ func static(t *testing.T, names ...string) *directory.Static {
 	t.Helper()
 	var entries []fleet.Entry
 	for _, name := range names {
-		entries = append(entries, fleet.Entry{Name: name, Config: &rest.Config{Host: "https://" + name}, Labels: map[string]string{"name": name}})
+		entries = append(entries, fleet.Entry{
+			Name:   name,
+			Config: &rest.Config{Host: "https://" + name},
+			Labels: map[string]string{"name": name},
+		})
 	}
 	s, err := directory.NewStatic(entries...)
 	must(t, err)
@@ -74,7 +78,10 @@ func TestJoin_use(t *testing.T) {
 	silent := &directory.Static{}
 	s.Use(only(silent))
 	seen.quiet("a directory that has reported nothing")
-	must(t, silent.Set(fleet.Entry{Name: "b", Config: &rest.Config{Host: "https://b"}}, fleet.Entry{Name: "c", Config: &rest.Config{Host: "https://c"}}))
+	must(t, silent.Set(fleet.Entry{Name: "b", Config: &rest.Config{Host: "https://b"}}, fleet.Entry{
+		Name:   "c",
+		Config: &rest.Config{Host: "https://c"},
+	}))
 	seen.names("b", "c")
 	for _, entries := range seen.history() {
 		if !strings.Contains(names(entries), "b") {
@@ -185,7 +192,10 @@ func TestJoin_sources(t *testing.T) {
 		expect.Equal(t, seen.after(time.Second), "nothing")
 		expect.Equal(t, s.Sources(), []fleet.SourceState{{Name: "static", Clusters: 1}, {Name: "static"}})
 		expect.Equal(t, seen.after(5*time.Second), "a")
-		expect.Equal(t, s.Sources(), []fleet.SourceState{{Name: "static", Clusters: 1, Reported: true}, {Name: "static"}})
+		expect.Equal(t, s.Sources(), []fleet.SourceState{
+			{Name: "static", Clusters: 1, Reported: true},
+			{Name: "static"},
+		})
 		must(t, two.Set())
 		expect.Equal(t, seen.after(time.Second), "a")
 		expect.Equal(t, s.Sources()[1].Reported, true)

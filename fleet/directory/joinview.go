@@ -161,7 +161,10 @@ func (v *joinView) read(p *position) (is struct {
 }) {
 	v.join.mu.Lock()
 	defer v.join.mu.Unlock()
-	is.entries, is.reported, is.failed, is.err = p.entries, p.reported, p.failed, p.err
+	is.entries = p.entries
+	is.reported = p.reported
+	is.failed = p.failed
+	is.err = p.err
 	return is
 }
 
@@ -206,7 +209,8 @@ func (v *joinView) drop() {
 func (v *joinView) complain() {
 	for _, s := range v.seats {
 		if p := v.read(s.latest()); !s.removed && !p.reported && !p.failed {
-			v.join.opts.Logger.Warn("source of clusters has not reported; the clusters that it had stay as they are", "source", nameOf(s.latest().directory))
+			v.join.opts.Logger.Warn("source of clusters has not reported; the clusters that it had stay as they are",
+				"source", nameOf(s.latest().directory))
 		}
 	}
 }
@@ -235,11 +239,20 @@ func (v *joinView) merge() (entries []fleet.Entry, states []publishedState) {
 			taken.Shadowed = append(slices.Clip(taken.Shadowed), nameOf(s.now.directory))
 			if v.clashes.add(fmt.Sprintf("%d/%s", i, e.Name)) {
 				v.join.opts.Logger.Warn("cluster left out: an earlier source has one of the same name",
-					"cluster", e.Name, "source", nameOf(s.now.directory), "used", nameOf(v.seats[used.seat].now.directory))
+					"cluster", e.Name, "source", nameOf(s.now.directory), "used",
+					nameOf(v.seats[used.seat].now.directory))
 			}
 		}
 		if p := s.latest(); !s.removed {
-			states = append(states, publishedState{fleet.SourceState{Name: nameOf(p.directory), Reported: p.reported && s.next == nil, Clusters: len(s.now.entries), Err: p.err}, p.directory})
+			states = append(states, publishedState{
+				fleet.SourceState{
+					Name:     nameOf(p.directory),
+					Reported: p.reported && s.next == nil,
+					Clusters: len(s.now.entries),
+					Err:      p.err,
+				},
+				p.directory,
+			})
 		}
 	}
 	return entries, states

@@ -22,7 +22,8 @@ import (
 )
 
 func newKubeconfig(log *logBuffer, paths ...string) *directory.Kubeconfig {
-	return directory.Poll(directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: paths, Logger: log.logger()}), testInterval)
+	return directory.Poll(directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: paths, Logger: log.logger()}),
+		testInterval)
 }
 
 func TestKubeconfig_names(t *testing.T) {
@@ -75,7 +76,9 @@ func TestKubeconfig_incomplete(t *testing.T) {
 	seen := follow(t, k)
 	seen.names("a", "b")
 	write(t, whole[:bytes.Index(whole, []byte("\ncontexts:"))], dir, "config")
-	expect.Soon(t, "the error", func() bool { return k.Err() != nil && strings.Contains(k.Err().Error(), "not complete") })
+	expect.Soon(t, "the error", func() bool {
+		return k.Err() != nil && strings.Contains(k.Err().Error(), "not complete")
+	})
 	if n := seen.count(); n != 1 {
 		t.Errorf("%d reports: %v", n, describe(seen.last()))
 	}
@@ -100,7 +103,8 @@ func TestKubeconfig_default(t *testing.T) {
 	second := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.AuthInfos["both"].Token = "another"
 	}, "b", "both"), dir, "second")
-	t.Setenv("KUBECONFIG", strings.Join([]string{filepath.Join(dir, "none"), first, second}, string(os.PathListSeparator)))
+	t.Setenv("KUBECONFIG", strings.Join([]string{filepath.Join(dir, "none"), first, second},
+		string(os.PathListSeparator)))
 	got := follow(t, directory.NewKubeconfig(nil)).names("a", "b", "both")
 	kubectl, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 	must(t, err)
@@ -113,7 +117,10 @@ func TestKubeconfig_default(t *testing.T) {
 
 func TestKubeconfig_chosen(t *testing.T) {
 	path := write(t, kubeconfigWith(nil, "a", "b", "c"), t.TempDir(), "config")
-	seen := follow(t, directory.Poll(directory.NewKubeconfig(&directory.KubeconfigOptions{Paths: []string{path}, Contexts: []string{"c", "none", "a", "c"}}), testInterval))
+	seen := follow(t, directory.Poll(directory.NewKubeconfig(&directory.KubeconfigOptions{
+		Paths:    []string{path},
+		Contexts: []string{"c", "none", "a", "c"},
+	}), testInterval))
 	got := seen.names("a", "c", "none")
 	if err := got["none"].Err; err == nil || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("a context that is not there: %v", err)
@@ -136,7 +143,9 @@ func TestKubeconfig_follow(t *testing.T) {
 	seen.quiet("the same was written again")
 
 	replace(t, kubeconfigWith(func(k *clientcmdapi.Config) { k.AuthInfos["a"].Token = "another" }, "a", "b"), one)
-	after := seen.until("another token", func(m map[string]fleet.Entry) bool { return m["a"].Access != before["a"].Access })
+	after := seen.until("another token", func(m map[string]fleet.Entry) bool {
+		return m["a"].Access != before["a"].Access
+	})
 	if after["b"].Access != before["b"].Access || after["a"].Config.BearerToken != "another" {
 		t.Errorf("another token: %v", describe(after))
 	}
@@ -201,13 +210,16 @@ func TestKubeconfig_referencedFiles(t *testing.T) {
 	write(t, []byte("first"), dir, "token")
 	path := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.Clusters["a"].CertificateAuthority = "pki/ca.crt"
-		k.AuthInfos["a"] = &clientcmdapi.AuthInfo{ClientCertificate: "pki/client.crt", ClientKey: filepath.Join(dir, "pki", "client.key")}
+		k.AuthInfos["a"] = &clientcmdapi.AuthInfo{
+			ClientCertificate: "pki/client.crt", ClientKey: filepath.Join(dir, "pki", "client.key"),
+		}
 		k.AuthInfos["b"] = &clientcmdapi.AuthInfo{TokenFile: "token"}
 	}, "a", "b"), dir, "config")
 	seen := follow(t, newKubeconfig(&logBuffer{}, path))
 	was := seen.names("a", "b")
 	a, b := was["a"].Config, was["b"].Config
-	if string(a.CAData) != string(ca) || a.CAFile != "" || string(a.CertData) != string(cert) || string(a.KeyData) != string(key) {
+	if string(a.CAData) != string(ca) || a.CAFile != "" || string(a.CertData) != string(cert) ||
+		string(a.KeyData) != string(key) {
 		t.Errorf("certificates: %v", a.TLSClientConfig)
 	}
 	if b.BearerTokenFile != filepath.Join(dir, "token") {
@@ -219,7 +231,9 @@ func TestKubeconfig_referencedFiles(t *testing.T) {
 
 	next, _ := certificate(t)
 	replace(t, next, dir, "pki", "ca.crt")
-	now := seen.until("another authority", func(m map[string]fleet.Entry) bool { return m["a"].Access != was["a"].Access })
+	now := seen.until("another authority", func(m map[string]fleet.Entry) bool {
+		return m["a"].Access != was["a"].Access
+	})
 	if string(now["a"].Config.CAData) != string(next) || now["b"].Access != was["b"].Access {
 		t.Errorf("another authority: %v", describe(now))
 	}
@@ -233,7 +247,9 @@ func TestKubeconfig_referencedFiles(t *testing.T) {
 	})
 
 	write(t, nil, dir, "pki", "ca.crt")
-	seen.until("no authority must not be any authority", func(m map[string]fleet.Entry) bool { return m["a"].Err != nil })
+	seen.until("no authority must not be any authority", func(m map[string]fleet.Entry) bool {
+		return m["a"].Err != nil
+	})
 	write(t, next, dir, "pki", "ca.crt")
 	seen.until("the authority is back", func(m map[string]fleet.Entry) bool { return m["a"].Err == nil })
 	must(t, os.Remove(filepath.Join(dir, "token")))
@@ -248,11 +264,14 @@ func TestKubeconfig_exec(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.AuthInfos["a"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
-			Command: "./plugin", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			Command: "./plugin", APIVersion: "client.authentication.k8s.io/v1",
+			InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		}}
 		k.Contexts["b"].AuthInfo = "a"
 		for name, c := range k.Clusters {
-			c.Extensions = map[string]runtime.Object{"client.authentication.k8s.io/exec": &runtime.Unknown{Raw: []byte(`{"for":"` + name + `"}`)}}
+			c.Extensions = map[string]runtime.Object{
+				"client.authentication.k8s.io/exec": &runtime.Unknown{Raw: []byte(`{"for":"` + name + `"}`)},
+			}
 		}
 	}, "a", "b"), dir, "config")
 	got := follow(t, newKubeconfig(&logBuffer{}, path)).names("a", "b")
@@ -278,8 +297,10 @@ func TestKubeconfig_secrets(t *testing.T) {
 		"server":     func(k *clientcmdapi.Config) { k.Clusters["a"].Server = "https://me:" + secret + "@host:port" },
 		"proxy":      func(k *clientcmdapi.Config) { k.Clusters["a"].ProxyURL = "http://me:" + secret + "@host:port" },
 		"proxy kind": func(k *clientcmdapi.Config) { k.Clusters["a"].ProxyURL = "ftp://me:" + secret + "@host" },
-		"two ways":   func(k *clientcmdapi.Config) { k.AuthInfos["a"].Username, k.AuthInfos["a"].Password = "me", secret },
-		"no key":     func(k *clientcmdapi.Config) { k.AuthInfos["a"].ClientCertificateData = cert },
+		"two ways": func(k *clientcmdapi.Config) {
+			k.AuthInfos["a"].Username, k.AuthInfos["a"].Password = "me", secret
+		},
+		"no key": func(k *clientcmdapi.Config) { k.AuthInfos["a"].ClientCertificateData = cert },
 		"wrong key": func(k *clientcmdapi.Config) {
 			*k.AuthInfos["a"] = clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: []byte(secret)}
 		},
@@ -291,7 +312,9 @@ func TestKubeconfig_secrets(t *testing.T) {
 		"no cluster": func(k *clientcmdapi.Config) { delete(k.Clusters, "a") },
 		"no server":  func(k *clientcmdapi.Config) { k.Clusters["a"].Server = "" },
 		"no command": func(k *clientcmdapi.Config) {
-			*k.AuthInfos["a"] = clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Env: []clientcmdapi.ExecEnvVar{{Name: "a", Value: secret}}}}
+			*k.AuthInfos["a"] = clientcmdapi.AuthInfo{
+				Exec: &clientcmdapi.ExecConfig{Env: []clientcmdapi.ExecEnvVar{{Name: "a", Value: secret}}},
+			}
 		},
 		"impersonate": func(k *clientcmdapi.Config) { k.AuthInfos["a"].ImpersonateGroups = []string{"g"} },
 	} {

@@ -60,8 +60,10 @@ func extensionLabels(extensions map[string]runtime.Object) (map[string]string, e
 		return nil, fmt.Errorf("extension %s: want a map of strings", LabelsExtension)
 	}
 	for key, value := range labels {
-		if reasons := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); len(reasons) > 0 {
-			return nil, fmt.Errorf("extension %s: label %q=%q: %s", LabelsExtension, key, value, strings.Join(reasons, "; "))
+		if reasons := append(validation.IsQualifiedName(key),
+			validation.IsValidLabelValue(value)...); len(reasons) > 0 {
+			return nil, fmt.Errorf("extension %s: label %q=%q: %s", LabelsExtension, key, value,
+				strings.Join(reasons, "; "))
 		}
 	}
 	return labels, nil

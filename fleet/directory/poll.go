@@ -81,7 +81,9 @@ func (p *poller) run(ctx context.Context, check func() (soon bool)) {
 // follow calls read at once, and again after a change of the files that it has read,
 // until ctx ends. It notifies with the entries that read returns. An error is logged,
 // and the last entries stay.
-func (p *poller) follow(ctx context.Context, read func(*fileStates) ([]fleet.Entry, error), notify func([]fleet.Entry)) {
+func (p *poller) follow(
+	ctx context.Context, read func(*fileStates) ([]fleet.Entry, error), notify func([]fleet.Entry),
+) {
 	n := notifier{notify: notify}
 	var files tracked
 	p.run(ctx, func() bool {

@@ -78,7 +78,8 @@ func (d *recorder) notify(entries []fleet.Entry) {
 		case e.Name == "" || strings.Contains(e.Name, "/") || e.Name <= last:
 			d.t.Errorf("reported %q after %q", e.Name, last)
 		case (e.Config == nil) == (e.Err == nil) || (e.Access == "") == (e.Err == nil):
-			d.t.Errorf("reported %s with configuration %t, access %q and error %v", e.Name, e.Config != nil, e.Access, e.Err)
+			d.t.Errorf("reported %s with configuration %t, access %q and error %v", e.Name, e.Config != nil, e.Access,
+				e.Err)
 		}
 		last = e.Name
 	}
@@ -176,7 +177,12 @@ func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(
 func kubeconfigWith(change func(*clientcmdapi.Config), names ...string) []byte {
 	k := clientcmdapi.NewConfig()
 	for _, n := range names {
-		k.Clusters[n] = &clientcmdapi.Cluster{Server: "https://" + strings.ToLower(strings.NewReplacer("/", "-", ":", "-", "@", "-", "%", "-", " ", "-", "\t", "-", "\u202e", "-").Replace(n)) + ".example.com"}
+		k.Clusters[n] = &clientcmdapi.Cluster{
+			Server: "https://" + strings.ToLower(
+				strings.NewReplacer("/", "-", ":", "-", "@", "-", "%", "-", " ", "-", "\t", "-", "\u202e",
+					"-").Replace(n),
+			) + ".example.com",
+		}
 		k.AuthInfos[n] = &clientcmdapi.AuthInfo{Token: "token-of-" + n}
 		k.Contexts[n] = &clientcmdapi.Context{Cluster: n, AuthInfo: n}
 	}

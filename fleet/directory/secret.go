@@ -28,7 +28,8 @@ func (s *secretEntries) entry(secret *corev1.Secret, key string) fleet.Entry {
 	if s.current == nil {
 		s.current = make(map[string]secretEntry, len(s.previous))
 	}
-	id, version := secret.Namespace+"/"+secret.Name, string(secret.UID)+" "+secret.ResourceVersion
+	id := secret.Namespace + "/" + secret.Name
+	version := string(secret.UID) + " " + secret.ResourceVersion
 	e, ok := s.previous[id]
 	if !ok || e.version != version {
 		cfg, err := secretConfig(secret.Data[key])

@@ -23,7 +23,9 @@ func TestStatic(t *testing.T) {
 	must(t, s.Set())
 	seen.names()
 	cfg := &rest.Config{Host: "https://b"}
-	must(t, s.Set(fleet.Entry{Name: "b", Config: cfg}, fleet.Entry{Name: "a", Config: &rest.Config{Host: "https://a"}, Access: "mine"}))
+	must(t, s.Set(fleet.Entry{Name: "b", Config: cfg}, fleet.Entry{
+		Name: "a", Config: &rest.Config{Host: "https://a"}, Access: "mine",
+	}))
 	got := seen.names("a", "b")
 	if got["a"].Access != "mine" {
 		t.Errorf("access %q", got["a"].Access)
@@ -32,7 +34,9 @@ func TestStatic(t *testing.T) {
 	if host := follow(t, &s).names("a", "b")["b"].Config.Host; host != "https://b" {
 		t.Errorf("another Follow reports %s", host)
 	}
-	must(t, s.Set(fleet.Entry{Name: "b", Config: &rest.Config{Host: "https://b"}}, fleet.Entry{Name: "a", Config: &rest.Config{Host: "https://a"}, Access: "mine"}))
+	must(t, s.Set(fleet.Entry{Name: "b", Config: &rest.Config{Host: "https://b"}}, fleet.Entry{
+		Name: "a", Config: &rest.Config{Host: "https://a"}, Access: "mine",
+	}))
 	seen.quiet("the same was set")
 	for name, entries := range map[string][]fleet.Entry{
 		"no name":   {{Config: cfg}},
@@ -63,11 +67,15 @@ func TestStatic(t *testing.T) {
 // write to.
 func TestStatic_plugin(t *testing.T) {
 	s, err := directory.NewStatic(fleet.Entry{Name: "a", Config: &rest.Config{
-		Host: "https://a", ExecProvider: &clientcmdapi.ExecConfig{Command: "plugin", Config: &runtime.Unknown{Raw: []byte(`{}`)}},
+		Host: "https://a", ExecProvider: &clientcmdapi.ExecConfig{
+			Command: "plugin",
+			Config:  &runtime.Unknown{Raw: []byte(`{}`)},
+		},
 	}})
 	must(t, err)
 	one, two := follow(t, s).names("a")["a"], follow(t, s).names("a")["a"]
-	if one.Config.ExecProvider == two.Config.ExecProvider || one.Config.ExecProvider.Config == two.Config.ExecProvider.Config {
+	if one.Config.ExecProvider == two.Config.ExecProvider ||
+		one.Config.ExecProvider.Config == two.Config.ExecProvider.Config {
 		t.Error("two calls of Follow share a plugin")
 	}
 }

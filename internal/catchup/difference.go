@@ -14,7 +14,9 @@ import (
 
 // missed yields the changes that lead from what a reader has seen, which is base and the
 // changes since, to now.
-func missed[S State, T comparable](objects Objects[S, T], base S, seen [][]store.Change[T], now S) iter.Seq[*store.Change[T]] {
+func missed[S State, T comparable](
+	objects Objects[S, T], base S, seen [][]store.Change[T], now S,
+) iter.Seq[*store.Change[T]] {
 	return func(yield func(*store.Change[T]) bool) {
 		last := newest(objects, base.Revision(), seen)
 		for c := range objects.Diff(base, now) {
@@ -45,7 +47,9 @@ func missed[S State, T comparable](objects Objects[S, T], base S, seen [][]store
 }
 
 // newest returns the last change of each object among those after a revision.
-func newest[S State, T comparable](objects Objects[S, T], after uint64, seen [][]store.Change[T]) map[Key]*store.Change[T] {
+func newest[S State, T comparable](
+	objects Objects[S, T], after uint64, seen [][]store.Change[T],
+) map[Key]*store.Change[T] {
 	last := map[Key]*store.Change[T]{}
 	for _, batch := range seen {
 		for i := range batch {

@@ -186,7 +186,9 @@ func (f *Follower[S, T]) advance() {
 	}
 	revision := f.later.Revision()
 	f.base, f.later, f.count = f.later, *new(S), 0
-	f.seen = slices.DeleteFunc(f.seen, func(batch []store.Change[T]) bool { return batch[len(batch)-1].Revision <= revision })
+	f.seen = slices.DeleteFunc(f.seen, func(batch []store.Change[T]) bool {
+		return batch[len(batch)-1].Revision <= revision
+	})
 	for _, batch := range f.seen {
 		f.count += len(batch)
 	}

@@ -125,7 +125,9 @@ func TestFollower_endsWithTheNewestState(t *testing.T) {
 			case 2, 3:
 				f.apply(delta.Delta[*item]{Type: delta.Deleted, Key: name, Version: version})
 			default:
-				f.apply(delta.Delta[*item]{Type: delta.Updated, Key: name, Object: &item{name, version}, Version: version})
+				f.apply(delta.Delta[*item]{
+					Type: delta.Updated, Key: name, Object: &item{name, version}, Version: version,
+				})
 			}
 		}
 		for changes, err := r.follower.TryNext(f); !changes.None(); changes, err = r.follower.TryNext(f) {

@@ -109,7 +109,8 @@ func (f *files) open(ctx context.Context, packer *objectpack.Packer) *storage.St
 		return nil
 	}
 	f.logger.Info("stored state loaded",
-		"objects", len(s.Objects), "rv", s.Version, "age", Age(s.Time), "took", time.Since(began).Round(time.Millisecond))
+		"objects", len(s.Objects), "rv", s.Version, "age", Age(s.Time), "took",
+		time.Since(began).Round(time.Millisecond))
 	return s
 }
 
@@ -153,7 +154,8 @@ func (s *Stored) turn(ctx context.Context, packer *objectpack.Packer) (done func
 func (f *files) append(s *Snapshot, changes []Change, open bool) {
 	if f.mirror != nil {
 		f.mirror.Append(storage.Batch{
-			State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open, Vague: f.vague && !open,
+			State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open,
+			Vague: f.vague && !open,
 		})
 	}
 }

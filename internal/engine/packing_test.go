@@ -24,12 +24,16 @@ type oneObject struct{ object *wire.Object }
 func newOneObject(t *testing.T) oneObject {
 	t.Helper()
 	o, err := wire.NewObject(
-		[]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","resourceVersion":"101"}}`), wire.JSON, nil)
+		[]byte(
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","resourceVersion":"101"}}`,
+		), wire.JSON, nil)
 	expect.NoError(t, err)
 	return oneObject{o}
 }
 
-func (s oneObject) List(_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s oneObject) List(
+	_ context.Context, _ reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	return reflector.Page{Version: "101"}, each(s.object)
 }
 

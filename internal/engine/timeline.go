@@ -149,7 +149,10 @@ type readers struct {
 }
 
 // initReaders sets up the readers of a timeline.
-func (r *readers) initReaders(t *timeline) { r.timeline, r.synced = t, make(chan struct{}) }
+func (r *readers) initReaders(t *timeline) {
+	r.timeline = t
+	r.synced = make(chan struct{})
+}
 
 // Synced returns a channel that is closed when the first list is stored, or the stored state
 // has caught up with the server.

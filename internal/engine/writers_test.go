@@ -23,7 +23,9 @@ func TestWriters_keepFieldManagers(t *testing.T) {
 	drop := w.noting(Chain(wire.ManagedFields))
 	arrive := func(version int, manager string) Change {
 		t.Helper()
-		raw := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"y","resourceVersion":"%d","managedFields":[{"manager":"%s","operation":"Update","time":"2026-01-01T00:00:00Z"}]}}`, version, manager)
+		raw := fmt.Sprintf(
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"y","resourceVersion":"%d","managedFields":[{"manager":"%s","operation":"Update","time":"2026-01-01T00:00:00Z"}]}}`, version, manager,
+		)
 		o, err := wire.NewObject([]byte(raw), wire.JSON, nil)
 		expect.NoError(t, err)
 		o, err = drop(o)
@@ -71,7 +73,10 @@ func TestWriters_withoutTransformation(t *testing.T) {
 		4: {[]string{"helm", "kubelet"}, 1, wire.Protobuf, ""},
 		5: {[]string{"kubelet"}, 0, wire.JSON, ""},
 	} {
-		c := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "x", ResourceVersion: fmt.Sprint(version)}}
+		c := &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+			ObjectMeta: metav1.ObjectMeta{Name: "x", ResourceVersion: fmt.Sprint(version)},
+		}
 		for i, name := range tt.managers {
 			at := metav1.NewTime(time.Unix(int64(1e9+i*tt.seconds), 0))
 			c.ManagedFields = append(c.ManagedFields, metav1.ManagedFieldsEntry{Manager: name, Time: &at})

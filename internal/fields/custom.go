@@ -23,7 +23,9 @@ func Custom(namespaced bool, paths []string) (*Set, error) {
 	for _, p := range paths {
 		label, ok := strings.CutPrefix(p, ".")
 		path := strings.Split(label, ".")
-		if !ok || slices.ContainsFunc(path, func(field string) bool { return field == "" || strings.ContainsAny(field, "[]*'\"") }) {
+		if !ok || slices.ContainsFunc(path, func(field string) bool {
+			return field == "" || strings.ContainsAny(field, "[]*'\"")
+		}) {
 			return nil, fmt.Errorf("selectable field %q: it is not a path of fields", p)
 		}
 		s.labels[label], split[label] = label, path

@@ -62,7 +62,8 @@ func TestEqualities_areWhereTheLabelsAre(t *testing.T) {
 	}
 	// A pod's addresses and the source of an event have no single path.
 	if checked < 100 || withoutPath != 3 {
-		t.Errorf("compared %d values, and %d labels have no path of their own; want at least 100, and 3", checked, withoutPath)
+		t.Errorf("compared %d values, and %d labels have no path of their own; want at least 100, and 3", checked,
+			withoutPath)
 	}
 }
 
@@ -108,7 +109,10 @@ func TestEqualities_ofSelectors(t *testing.T) {
 			{Path: "spec.nodeName"}, {Path: "status.phase", Value: "Running", Wide: true},
 		}},
 		{pods, "metadata.name=a", []fields.Equality{{Path: "metadata.name", Value: "a"}}},
-		{fields.For(corev1.SchemeGroupVersion.WithKind("Event")), "involvedObject.name=a", []fields.Equality{{Path: "involvedObject.name", Value: "a"}}},
+		{
+			fields.For(corev1.SchemeGroupVersion.WithKind("Event")), "involvedObject.name=a",
+			[]fields.Equality{{Path: "involvedObject.name", Value: "a"}},
+		},
 		{custom, "spec.size=7", []fields.Equality{{Path: "spec.size", Value: "7"}}},
 	} {
 		got := c.set.Equalities(parse(t, c.set, c.text))

@@ -40,7 +40,8 @@ var metadataOnly = &Set{
 // builtin returns the sets of the kinds whose labels differ from those of most kinds.
 var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 	core := corev1.SchemeGroupVersion
-	pods := set(podValues, name, namespace, "status.podIPs") // kube-apiserver accepts status.podIPs, and its value is always empty
+	// kube-apiserver accepts status.podIPs, and its value is always empty
+	pods := set(podValues, name, namespace, "status.podIPs")
 	pods.labels["spec.host"] = "spec.nodeName"
 	pods.paths = map[string]string{"status.podIP": "", "status.podIPs": ""}
 	jobs := set(map[string]func(*batchv1.Job) string{
@@ -65,7 +66,9 @@ var builtin = sync.OnceValue(func() map[schema.GroupVersionKind]*Set {
 			"spec.type":      func(o *corev1.Service) string { return string(o.Spec.Type) },
 		}, name, namespace),
 		core.WithKind("ReplicationController"): set(map[string]func(*corev1.ReplicationController) string{
-			"status.replicas": func(o *corev1.ReplicationController) string { return strconv.Itoa(int(o.Status.Replicas)) },
+			"status.replicas": func(o *corev1.ReplicationController) string {
+				return strconv.Itoa(int(o.Status.Replicas))
+			},
 		}, name, namespace),
 		core.WithKind("Event"):                        coreEvents(),
 		eventsv1.SchemeGroupVersion.WithKind("Event"): events(),
@@ -93,16 +96,26 @@ var podValues = map[string]func(*corev1.Pod) string{
 }
 
 func addCertificates(kinds map[schema.GroupVersionKind]*Set) {
-	v1, v1beta1 := certificatesv1.SchemeGroupVersion, certificatesv1beta1.SchemeGroupVersion
-	kinds[v1.WithKind("CertificateSigningRequest")] = signed(func(o *certificatesv1.CertificateSigningRequest) string { return o.Spec.SignerName })
-	kinds[v1.WithKind("ClusterTrustBundle")] = signed(func(o *certificatesv1.ClusterTrustBundle) string { return o.Spec.SignerName })
-	kinds[v1beta1.WithKind("ClusterTrustBundle")] = signed(func(o *certificatesv1beta1.ClusterTrustBundle) string { return o.Spec.SignerName })
-	kinds[v1.WithKind("PodCertificateRequest")] = podRequests(func(o *certificatesv1.PodCertificateRequest) podRequestView {
+	v1 := certificatesv1.SchemeGroupVersion
+	v1beta1 := certificatesv1beta1.SchemeGroupVersion
+	kinds[v1.WithKind("CertificateSigningRequest")] = signed(func(o *certificatesv1.CertificateSigningRequest) string {
+		return o.Spec.SignerName
+	})
+	kinds[v1.WithKind("ClusterTrustBundle")] = signed(func(o *certificatesv1.ClusterTrustBundle) string {
+		return o.Spec.SignerName
+	})
+	kinds[v1beta1.WithKind("ClusterTrustBundle")] = signed(func(o *certificatesv1beta1.ClusterTrustBundle) string {
+		return o.Spec.SignerName
+	})
+	const podRequest = "PodCertificateRequest"
+	kinds[v1.WithKind(podRequest)] = podRequests(func(o *certificatesv1.PodCertificateRequest) podRequestView {
 		return podRequestView{o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)}
 	})
-	kinds[v1beta1.WithKind("PodCertificateRequest")] = podRequests(func(o *certificatesv1beta1.PodCertificateRequest) podRequestView {
-		return podRequestView{o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)}
-	})
+	kinds[v1beta1.WithKind(podRequest)] = podRequests(
+		func(o *certificatesv1beta1.PodCertificateRequest) podRequestView {
+			return podRequestView{o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)}
+		},
+	)
 }
 
 // signed returns the labels of a kind of which the signer can be selected.

@@ -24,7 +24,10 @@ import (
 
 // statuses are the statuses that controllers would set on the objects.
 var statuses = [][]string{
-	{"pod", "running", `{"status":{"phase":"Running","podIP":"10.1.2.3","podIPs":[{"ip":"10.1.2.3"},{"ip":"fd00::1"}]}}`},
+	{
+		"pod", "running",
+		`{"status":{"phase":"Running","podIP":"10.1.2.3","podIPs":[{"ip":"10.1.2.3"},{"ip":"fd00::1"}]}}`,
+	},
 	{"pod", "waiting", `{"status":{"nominatedNodeName":"open"}}`},
 	{"rc", "busy", `{"status":{"replicas":3}}`},
 	{"rs", "idle", `{"status":{"replicas":0}}`},
@@ -44,12 +47,16 @@ func populate(ctx context.Context, t *testing.T, k *kubetest.Cluster) {
 	objects := read(t, "testdata/objects.yaml")
 	signing, certificate := request(t, "a"), authority(t)
 	objects = strings.NewReplacer(
-		"request: CSR", "request: "+base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: signing})),
+		"request: CSR", "request: "+
+			base64.StdEncoding.EncodeToString(
+				pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: signing}),
+			),
 		"stubPKCS10Request: STUB", "stubPKCS10Request: "+base64.StdEncoding.EncodeToString(request(t, "")),
 		"trustBundle: CERTIFICATE", "trustBundle: "+strconv.Quote(string(certificate)),
 	).Replace(objects)
 	kubectl(objects, "create", "-f", "-")
-	kubectl("", "wait", "--for=condition=Established", "--timeout=1m", "crd/widgets.example.com", "crd/gadgets.example.com")
+	kubectl("", "wait", "--for=condition=Established", "--timeout=1m", "crd/widgets.example.com",
+		"crd/gadgets.example.com")
 	kubectl(read(t, "testdata/widgets.yaml"), "create", "-f", "-")
 	for _, s := range statuses {
 		kubectl("", "patch", s[0], s[1], "--subresource=status", "--type=merge", "-p", s[2])
@@ -78,7 +85,8 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 // request returns a certificate request.
 func request(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, newKey(t))
+	b, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}},
+		newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,10 +42,12 @@ import (
 // clients, and some that no kind has.
 var labels = []string{
 	"metadata.name", "metadata.namespace", "metadata.uid", "name", "nonsense", "", "spec", "status.phase.more",
-	"spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+	"spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+	"spec.hostNetwork",
 	"status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
 	"spec.unschedulable", "type", "spec.type", "spec.clusterIP", "status.replicas", "status.successful",
-	"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
+	"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+	"involvedObject.apiVersion",
 	"involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source",
 	"regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion",
 	"regarding.resourceVersion", "regarding.fieldPath", "reportingController",
@@ -104,7 +106,9 @@ func TestServer(t *testing.T) {
 				continue
 			}
 			kind := version.WithKind(r.Kind)
-			c := comparison{client: client, url: k.URL() + pathOf(version.WithResource(r.Name)), kind: kind, set: setOf(t, kind)}
+			c := comparison{
+				client: client, url: k.URL() + pathOf(version.WithResource(r.Name)), kind: kind, set: setOf(t, kind),
+			}
 			all.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()

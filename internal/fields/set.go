@@ -121,8 +121,10 @@ func (s *Set) Equalities(selector fields.Selector) []Equality {
 // fewValues are the labels of fields that have few different values. A watch with such a
 // label and another one waits for changes of the other.
 var fewValues = []string{
-	"spec.hostNetwork", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.signerName", "spec.type",
-	"spec.unschedulable", "status.phase", "status.replicas", "status.successful", "type", "reason", "reportingComponent", "spec.driver",
+	"spec.hostNetwork", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.signerName",
+	"spec.type",
+	"spec.unschedulable", "status.phase", "status.replicas", "status.successful", "type", "reason",
+	"reportingComponent", "spec.driver",
 	"involvedObject.kind", "involvedObject.namespace", "involvedObject.apiVersion",
 }
 

@@ -85,7 +85,10 @@ func TestSet_refuses(t *testing.T) {
 		{pods, "spec.image=a", "field label not supported: spec.image"},
 		{pods, "metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"},
 		{cluster, "metadata.namespace=a", "field label not supported: metadata.namespace"},
-		{fields.For(corev1.SchemeGroupVersion.WithKind("ConfigMap")), "data=a", `"data" is not a known field selector: only "metadata.name", "metadata.namespace"`},
+		{
+			fields.For(corev1.SchemeGroupVersion.WithKind("ConfigMap")), "data=a",
+			`"data" is not a known field selector: only "metadata.name", "metadata.namespace"`,
+		},
 	} {
 		_, err := c.set.Parse(c.selector)
 		if err == nil || err.Error() != c.want {
@@ -99,7 +102,9 @@ func TestSet_refuses(t *testing.T) {
 
 func TestSet_has(t *testing.T) {
 	of := pods.Of(&corev1.Pod{})
-	for label, want := range map[string]bool{"spec.nodeName": true, "metadata.name": true, "spec.host": false, "nonsense": false} {
+	for label, want := range map[string]bool{
+		"spec.nodeName": true, "metadata.name": true, "spec.host": false, "nonsense": false,
+	} {
 		if of.Has(label) != want {
 			t.Errorf("a pod has %s: %t, want %t", label, !want, want)
 		}
@@ -119,8 +124,9 @@ func TestCustom_wantsPaths(t *testing.T) {
 
 func TestOnlyMetadata(t *testing.T) {
 	for text, want := range map[string]bool{
-		"": true, "metadata.name=a": true, "metadata.name=a,metadata.namespace!=b": true, "metadata.name=a,spec.host=b": false,
-		"status.phase=Running": false,
+		"": true, "metadata.name=a": true, "metadata.name=a,metadata.namespace!=b": true,
+		"metadata.name=a,spec.host=b": false,
+		"status.phase=Running":        false,
 	} {
 		if got := fields.OnlyMetadata(parse(t, pods, text)); got != want {
 			t.Errorf("%q needs only metadata: %t, want %t", text, got, want)

@@ -39,11 +39,25 @@ func TestFreshness_warnings(t *testing.T) {
 			{"eu", reflector.Status{State: reflector.Watching, Err: errors.New("an earlier error")}, ""},
 			{"eu", reflector.Status{State: reflector.Listing}, ""},
 			{"eu", reflector.Status{State: reflector.Listing, Err: errors.New("no stream")}, ""},
-			{"eu", reflector.Status{State: reflector.Listing, StaleSince: began}, `299 - "cluster eu has been stale for 1h0m0s"`},
-			{"eu", reflector.Status{State: reflector.Waiting, StaleSince: began, Err: errors.New("refused")}, `299 - "cluster eu has been stale for 1h0m0s: refused"`},
-			{"", reflector.Status{State: reflector.Parked, StaleSince: began}, `299 - "the copy has been stale for 1h0m0s"`},
+			{
+				"eu", reflector.Status{State: reflector.Listing, StaleSince: began},
+				`299 - "cluster eu has been stale for 1h0m0s"`,
+			},
+			{
+				"eu", reflector.Status{
+					State: reflector.Waiting, StaleSince: began, Err: errors.New("refused"),
+				}, `299 - "cluster eu has been stale for 1h0m0s: refused"`,
+			},
+			{
+				"", reflector.Status{State: reflector.Parked, StaleSince: began},
+				`299 - "the copy has been stale for 1h0m0s"`,
+			},
 			// It was listed, and its watch has never succeeded.
-			{"eu", reflector.Status{State: reflector.Waiting, Err: errors.New("refused")}, `299 - "cluster eu is not followed: refused"`},
+			{
+				"eu", reflector.Status{
+					State: reflector.Waiting, Err: errors.New("refused"),
+				}, `299 - "cluster eu is not followed: refused"`,
+			},
 			{"eu", reflector.Status{State: reflector.Idle}, `299 - "cluster eu is not followed"`},
 		} {
 			h := headers(func(f *freshness.Freshness) { f.Add(test.cluster, test.status) })
@@ -71,7 +85,9 @@ func TestFreshness_ageIsThatOfTheOldest(t *testing.T) {
 func TestFreshness_isBounded(t *testing.T) {
 	h := headers(func(f *freshness.Freshness) {
 		for i := range 1000 {
-			f.Add(strings.Repeat("c", 300), reflector.Status{State: reflector.Waiting, StaleSince: time.Now(), Err: errors.New(strings.Repeat("x", 8<<10))})
+			f.Add(strings.Repeat("c", 300), reflector.Status{
+				State: reflector.Waiting, StaleSince: time.Now(), Err: errors.New(strings.Repeat("x", 8<<10)),
+			})
 			f.AddUnsynced(fmt.Sprint("new-", i))
 		}
 	})

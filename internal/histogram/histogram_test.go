@@ -24,7 +24,12 @@ func TestHistogram(t *testing.T) {
 		})
 	}
 	all.Wait()
-	want := histogram.Snapshot{Bounds: bounds, Buckets: []uint64{8, 16}, Count: 20, Sum: 4 * (time.Minute + time.Second + 2*time.Millisecond + 1)}
+	want := histogram.Snapshot{
+		Bounds:  bounds,
+		Buckets: []uint64{8, 16},
+		Count:   20,
+		Sum:     4 * (time.Minute + time.Second + 2*time.Millisecond + 1),
+	}
 	expect.Equal(t, h.Snapshot(), want)
 
 	var sum histogram.Snapshot

@@ -53,7 +53,9 @@ func TestPastChanges_missingHasATime(t *testing.T) {
 		{read, &storage.GapError{Since: read.Add(time.Second)}, read.Add(time.Second)},
 		{time.Time{}, &storage.GapError{Since: since.Add(-time.Hour)}, since},
 	} {
-		r := partReader{PastChanges: &PastChanges{Since: since, last: c.last, files: &feedFiles{reader: NewDiskReader(nil)}}}
+		r := partReader{
+			PastChanges: &PastChanges{Since: since, last: c.last, files: &feedFiles{reader: NewDiskReader(nil)}},
+		}
 		r.missing(c.err)
 		if len(r.part) != 1 || !r.part[0].Time.Equal(c.want) {
 			t.Errorf("%v after %v: %+v", c.err, c.last, r.part)

@@ -101,7 +101,9 @@ func replaced(o *wire.Object) delta.Delta[*wire.Object] {
 }
 
 func missing(o *wire.Object, version uint64) delta.Delta[*wire.Object] {
-	return delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Listed: true, Key: o.Key(), Object: o, Version: version}
+	return delta.Delta[*wire.Object]{
+		Type: delta.Deleted, Missed: true, Listed: true, Key: o.Key(), Object: o, Version: version,
+	}
 }
 
 func reached(version uint64) delta.Delta[*wire.Object] {
@@ -174,7 +176,9 @@ func TestFeed_tellsAListAtOnce(t *testing.T) {
 		}
 	}
 	i.Write(missing(plain("d", 13), 20), missing(plain("g", 14), 20), listed(20), updated(plain("f", 21)))
-	want := []string{"10 Deleted n/d", "10 Updated n/a", "10 Deleted n/c", "12 Added n/e", "15 Updated n/b", "21 Added n/f"}
+	want := []string{
+		"10 Deleted n/d", "10 Updated n/a", "10 Deleted n/c", "12 Added n/e", "15 Updated n/b", "21 Added n/f",
+	}
 	if got := received(t, cursor); !slices.Equal(got, want) {
 		t.Errorf("a reader received %v, want %v", got, want)
 	}
@@ -283,7 +287,9 @@ func TestFeed_noticesARestoreThatHasPassed(t *testing.T) {
 	if _, err := cursor.TryNext(); !errors.Is(err, ErrExpired) {
 		t.Errorf("a reader from before received %v", err)
 	}
-	for version, want := range map[uint64]error{30: ErrExpired, 40: ErrExpired, 41: ErrExpired, 42: nil, 43: ErrFuture} {
+	for version, want := range map[uint64]error{
+		30: ErrExpired, 40: ErrExpired, 41: ErrExpired, 42: nil, 43: ErrFuture,
+	} {
 		if _, _, err := f.Since(version); !errors.Is(err, want) {
 			t.Errorf("after version %d: %v, want %v", version, err, want)
 		}
@@ -368,12 +374,27 @@ func TestFeed_wakesReadersOfALabel(t *testing.T) {
 			d     func(version uint64) delta.Delta[*wire.Object]
 			wakes []string
 		}{
-			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("x"))) }, []string{"app", "app=x"}},
+			{
+				func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("x"))) },
+				[]string{"app", "app=x"},
+			},
 			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "b", v, nil)) }, nil},
-			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("y"))) }, []string{"app", "app=x", "app=y"}},
-			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, nil)) }, []string{"app", "app=y"}},
-			{func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("x"))) }, []string{"app", "app=x"}},
-			{func(v uint64) delta.Delta[*wire.Object] { return deleted(newPod(t, "a", v, nil)) }, []string{"app", "app=x"}},
+			{
+				func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("y"))) },
+				[]string{"app", "app=x", "app=y"},
+			},
+			{
+				func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, nil)) },
+				[]string{"app", "app=y"},
+			},
+			{
+				func(v uint64) delta.Delta[*wire.Object] { return updated(newPod(t, "a", v, app("x"))) },
+				[]string{"app", "app=x"},
+			},
+			{
+				func(v uint64) delta.Delta[*wire.Object] { return deleted(newPod(t, "a", v, nil)) },
+				[]string{"app", "app=x"},
+			},
 		} {
 			synctest.Wait()
 			i.Write(step.d(uint64(v + 10)))

@@ -40,7 +40,8 @@ func TestFeed_remembersARestoreFromFiles(t *testing.T) {
 	for v := uint64(1); v < 60; v++ {
 		_, _, want := f.Since(v)
 		_, _, err := next.Since(v)
-		if errors.Is(err, ErrExpired) != errors.Is(want, ErrExpired) || errors.Is(err, ErrFuture) != errors.Is(want, ErrFuture) {
+		if errors.Is(err, ErrExpired) != errors.Is(want, ErrExpired) ||
+			errors.Is(err, ErrFuture) != errors.Is(want, ErrFuture) {
 			t.Errorf("after version %d: %v, and without the restart %v", v, err, want)
 		}
 		if err == nil {

@@ -245,7 +245,16 @@ func (u *upstream) relist() {
 		all := slices.Sorted(maps.Keys(u.objects))
 		for _, key := range all[:u.rng.IntN(len(all)+1)] {
 			u.keys[key] = u.objects[key]
-			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Listed: true, Key: key, Object: u.objects[key], Version: u.objects[key].Version()}, began})
+			u.queue = append(u.queue, step{
+				delta.Delta[*wire.Object]{
+					Type:    delta.Replaced,
+					Listed:  true,
+					Key:     key,
+					Object:  u.objects[key],
+					Version: u.objects[key].Version(),
+				},
+				began,
+			})
 		}
 		for range u.rng.IntN(3) {
 			u.happen()
@@ -255,16 +264,26 @@ func (u *upstream) relist() {
 	for _, key := range slices.Sorted(maps.Keys(u.objects)) {
 		o := u.objects[key]
 		state[key] = contentOf(o)
-		u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Replaced, Listed: true, Key: key, Object: o, Version: o.Version()}, began})
+		u.queue = append(u.queue, step{
+			delta.Delta[*wire.Object]{Type: delta.Replaced, Listed: true, Key: key, Object: o, Version: o.Version()},
+			began,
+		})
 	}
 	for _, key := range slices.Sorted(maps.Keys(u.keys)) {
 		if _, there := u.objects[key]; !there {
-			u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Deleted, Missed: true, Listed: true, Key: key, Object: u.keys[key], Version: u.version}, began})
+			u.queue = append(u.queue, step{
+				delta.Delta[*wire.Object]{
+					Type: delta.Deleted, Missed: true, Listed: true, Key: key, Object: u.keys[key], Version: u.version,
+				},
+				began,
+			})
 		}
 	}
 	u.sent, u.keys = len(u.events), maps.Clone(u.objects)
 	version, sent := u.version, u.sent
-	u.queue = append(u.queue, step{delta.Delta[*wire.Object]{Type: delta.Bookmark, Listed: true, Version: version}, func() {
+	u.queue = append(u.queue, step{delta.Delta[*wire.Object]{
+		Type: delta.Bookmark, Listed: true, Version: version,
+	}, func() {
 		next := recorded{max(version, u.now.version), state}
 		// A list may arrive when the mirror has only some of the changes at a version.
 		// The feed does not know that a client may have seen all of them elsewhere. On a
@@ -307,7 +326,8 @@ func (u *upstream) flush() {
 			u.t.Fatal(err)
 		}
 		if got := stateOf(now.State); now.Version != u.now.version || !maps.Equal(got, u.now.state) {
-			u.t.Errorf("while listing %t: the feed is %v at %d, the server was %v at %d", u.listing, got, now.Version, u.now.state, u.now.version)
+			u.t.Errorf("while listing %t: the feed is %v at %d, the server was %v at %d", u.listing, got, now.Version,
+				u.now.state, u.now.version)
 		}
 	}
 }
@@ -419,7 +439,8 @@ func (c *client) read(n int) {
 // the version.
 func (c *client) bookmark() {
 	if !maps.Equal(c.state, c.u.now.state) {
-		c.u.t.Errorf("a client that saw version %d knows %v, there is %v at %d", c.seen, c.state, c.u.now.state, c.u.now.version)
+		c.u.t.Errorf("a client that saw version %d knows %v, there is %v at %d", c.seen, c.state, c.u.now.state,
+			c.u.now.version)
 	}
 	if c.u.rng.IntN(2) == 0 {
 		c.seen = c.u.now.version

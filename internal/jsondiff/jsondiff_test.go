@@ -50,10 +50,19 @@ func TestCompare(t *testing.T) {
 		{`{"a":[1,2]}`, `{"a":[1,3,4]}`, `a[1]: 2 > 3; a[2]: - > 4`},
 		{`{"a":{}}`, `{"a":[]}`, `a: {} > []`},
 		{`{"a":[]}`, `{"a":[{"name":"x"}]}`, `a[x]: - > {"name":"x"}`},
-		{`{"a":[{"name":"x","v":1},{"name":"y","v":1}]}`, `{"a":[{"name":"y","v":2},{"name":"z"}]}`, `a[x]: {"name":"x","v":1} > -; a[y].v: 1 > 2; a[z]: - > {"name":"z"}`},
+		{
+			`{"a":[{"name":"x","v":1},{"name":"y","v":1}]}`, `{"a":[{"name":"y","v":2},{"name":"z"}]}`,
+			`a[x]: {"name":"x","v":1} > -; a[y].v: 1 > 2; a[z]: - > {"name":"z"}`,
+		},
 		{`{"a":[{"name":"x"},{"name":"y"}]}`, `{"a":[{"name":"y"},{"name":"x"}]}`, `a[order]: "x y" > "y x"`},
-		{`{"a":[{"name":"x","v":1},{"name":"x","v":2}]}`, `{"a":[{"name":"x","v":1},{"name":"x","v":3}]}`, `a[1].v: 2 > 3`},
-		{`{"c":[{"type":"Ready","status":"False"}]}`, `{"c":[{"type":"Ready","status":"True"}]}`, `c[Ready].status: "False" > "True"`},
+		{
+			`{"a":[{"name":"x","v":1},{"name":"x","v":2}]}`, `{"a":[{"name":"x","v":1},{"name":"x","v":3}]}`,
+			`a[1].v: 2 > 3`,
+		},
+		{
+			`{"c":[{"type":"Ready","status":"False"}]}`, `{"c":[{"type":"Ready","status":"True"}]}`,
+			`c[Ready].status: "False" > "True"`,
+		},
 		{`{"labels":{"a.b/c":"1"}}`, `{"labels":{"a.b/c":"2"}}`, `labels[a.b/c]: "1" > "2"`},
 	} {
 		if got := show(parse(t, test.old), parse(t, test.now)); got != test.want {

@@ -30,25 +30,33 @@ func (c *Cluster) grant(ctx context.Context, user, namespace string, rules []rba
 	if err != nil {
 		return err
 	}
-	meta := metav1.ObjectMeta{GenerateName: "grant-", Namespace: namespace, Labels: map[string]string{grantLabel: grantee(user)}}
+	meta := metav1.ObjectMeta{
+		GenerateName: "grant-", Namespace: namespace, Labels: map[string]string{grantLabel: grantee(user)},
+	}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
 	rbac := client.RbacV1()
 	if namespace == "" {
-		role, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		role, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules},
+			metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
-		if _, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}, metav1.CreateOptions{}); err != nil {
+		if _, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, Subjects: subjects, RoleRef: ref,
+		}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	} else {
-		role, err := rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		role, err := rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+			metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}
-		if _, err := rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}, metav1.CreateOptions{}); err != nil {
+		if _, err := rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, Subjects: subjects, RoleRef: ref,
+		}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
@@ -110,7 +118,8 @@ func allowed(ctx context.Context, client kubernetes.Interface, user, namespace s
 		return s[0]
 	}
 	if len(r.NonResourceURLs) > 0 {
-		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.NonResourceURLs[0], Verb: first(r.Verbs)}
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.NonResourceURLs[0],
+			Verb: first(r.Verbs)}
 	} else {
 		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
 			Namespace: namespace,

@@ -138,7 +138,8 @@ func testKubectl(t *testing.T, c *kubetest.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.Kubectl(ctx, "version"); err != nil || strings.Count(out, "Version: "+set.APIServer.Version+"\n") != 2 {
+	if out, err := c.Kubectl(ctx, "version"); err != nil ||
+		strings.Count(out, "Version: "+set.APIServer.Version+"\n") != 2 {
 		t.Errorf("version: %q, %v, want %s of client and server", out, err, set.APIServer.Version)
 	}
 }
@@ -149,7 +150,9 @@ func testKillEtcd(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	maps := clientFor(t, c.Config()).CoreV1().ConfigMaps("default")
-	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "kept-"}}, metav1.CreateOptions{})
+	made, err := maps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "kept-"},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +185,8 @@ func testKillEtcd(t *testing.T, c *kubetest.Cluster) {
 		t.Fatal(err)
 	}
 	if got.UID != made.UID || got.ResourceVersion != made.ResourceVersion {
-		t.Errorf("after the kill: uid %s at %s, want %s at %s", got.UID, got.ResourceVersion, made.UID, made.ResourceVersion)
+		t.Errorf("after the kill: uid %s at %s, want %s at %s", got.UID, got.ResourceVersion, made.UID,
+			made.ResourceVersion)
 	}
 }
 
@@ -290,7 +294,8 @@ func TestNew_saysWhyAComponentDidNotStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := kubetest.New(ctx, &kubetest.Options{Dir: dir, APIServerArgs: []string{"--no-such-flag"}})
-	if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended") || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
+	if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended") ||
+		!strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 		t.Errorf("error %v, want the component and its own words", err)
 	}
 	if _, err := os.Stat(dir); err != nil {

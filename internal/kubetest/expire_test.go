@@ -54,7 +54,9 @@ func testCompact(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	maps := clientFor(t, c.Config()).CoreV1().ConfigMaps("default")
-	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "old-"}}, metav1.CreateOptions{})
+	made, err := maps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "old-"},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,8 @@ func testCompact(t *testing.T, c *kubetest.Cluster) {
 	}
 	for _, version := range []string{made.ResourceVersion, changed.ResourceVersion} {
 		if e := firstOf(ctx, t, maps, version); !isExpired(e) {
-			t.Errorf("after compaction to %d, watch from %s: %s %v, want 410 Expired", revision, version, e.Type, e.Object)
+			t.Errorf("after compaction to %d, watch from %s: %s %v, want 410 Expired", revision, version, e.Type,
+				e.Object)
 		}
 	}
 }
@@ -85,7 +88,9 @@ func testExpire(t *testing.T, c *kubetest.Cluster) {
 	namespaces := clientFor(t, c.Config()).CoreV1().Namespaces()
 	var versions []string
 	for range 3 {
-		ns, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "old-"}}, metav1.CreateOptions{})
+		ns, err := namespaces.Create(ctx, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "old-"},
+		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +117,9 @@ func testExpire(t *testing.T, c *kubetest.Cluster) {
 		if e := firstOf(ctx, t, namespaces, version); !isExpired(e) {
 			t.Errorf("watch from %s: %s %v, want 410 Expired", version, e.Type, e.Object)
 		}
-		_, err := namespaces.List(ctx, metav1.ListOptions{ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		_, err := namespaces.List(ctx, metav1.ListOptions{
+			ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		})
 		if !apierrors.IsResourceExpired(err) {
 			t.Errorf("list at %s: %v, want 410 Expired", version, err)
 		}
@@ -124,7 +131,9 @@ func testExpire(t *testing.T, c *kubetest.Cluster) {
 	if rv, _ := strconv.ParseInt(list.ResourceVersion, 10, 64); rv < revision {
 		t.Errorf("a new list is at %s, before %d", list.ResourceVersion, revision)
 	}
-	if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "new-"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := namespaces.Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "new-"},
+	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if e := firstOf(ctx, t, namespaces, list.ResourceVersion); e.Type != watch.Added {

@@ -123,15 +123,18 @@ func TestWorkload_isRealisticAndTheSameEveryTime(t *testing.T) {
 		}
 	}
 	if len(names) != n || len(uids) != n || len(namespaces) != 5 {
-		t.Errorf("%d pods have %d names and %d uids in %d namespaces, want 5", n, len(names), len(uids), len(namespaces))
+		t.Errorf("%d pods have %d names and %d uids in %d namespaces, want 5", n, len(names), len(uids),
+			len(namespaces))
 	}
 	other := kubetest.Workload{Seed: 8, Namespaces: 5}.Pod(3)
 	if p := w.Pod(3); p.Name != other.Name || p.UID == other.UID {
-		t.Errorf("by another seed pod %s %s is %s %s, want the same name and another uid", p.Name, p.UID, other.Name, other.UID)
+		t.Errorf("by another seed pod %s %s is %s %s, want the same name and another uid", p.Name, p.UID, other.Name,
+			other.UID)
 	}
 
 	p := w.Pod(3)
-	shape := fmt.Sprint(len(p.OwnerReferences), len(p.Spec.Containers), len(p.Spec.Containers[0].Env), len(p.Spec.Volumes),
+	shape := fmt.Sprint(len(p.OwnerReferences), len(p.Spec.Containers), len(p.Spec.Containers[0].Env),
+		len(p.Spec.Volumes),
 		len(p.Status.Conditions), len(p.Status.ContainerStatuses), len(p.Spec.Tolerations), len(p.ManagedFields))
 	if shape != "1 2 8 3 5 2 2 2" {
 		t.Errorf("owners, containers, env, volumes, conditions, statuses, tolerations, managers: %s", shape)

@@ -41,7 +41,8 @@ func specFieldSet() string {
 			name, env, probe)
 	}
 	return `{"f:metadata":{"f:annotations":` + fields(".", "f:example.com/checksum", "f:example.com/cost-unit") +
-		`,"f:generateName":{},"f:labels":` + fields(".", "f:app.kubernetes.io/name", "f:app.kubernetes.io/instance", "f:pod-template-hash", "f:team") +
+		`,"f:generateName":{},"f:labels":` +
+		fields(".", "f:app.kubernetes.io/name", "f:app.kubernetes.io/instance", "f:pod-template-hash", "f:team") +
 		`,"f:ownerReferences":{".":{}}},"f:spec":{"f:containers":{` +
 		container("main", strings.Join(env, ",")) + "," + container("metrics", "") +
 		`},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},"f:serviceAccountName":{},"f:terminationGracePeriodSeconds":{}}}`
@@ -50,7 +51,8 @@ func specFieldSet() string {
 func statusFieldSet() string {
 	var conditions []string
 	for _, c := range []string{"ContainersReady", "Initialized", "PodReadyToStartContainers", "Ready"} {
-		conditions = append(conditions, fmt.Sprintf(`"k:{\"type\":\"%s\"}":%s`, c, fields(".", "f:lastTransitionTime", "f:status", "f:type")))
+		conditions = append(conditions,
+			fmt.Sprintf(`"k:{\"type\":\"%s\"}":%s`, c, fields(".", "f:lastTransitionTime", "f:status", "f:type")))
 	}
 	return `{"f:status":{"f:conditions":{` + strings.Join(conditions, ",") +
 		`},"f:containerStatuses":{},"f:hostIP":{},"f:phase":{},"f:podIP":{},"f:startTime":{}}}`

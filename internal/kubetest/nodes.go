@@ -84,7 +84,8 @@ func (c *Cluster) newControllers(client kubernetes.Interface, o *Controllers) er
 	}, common, o.ManagerArgs)...)
 
 	// The scheduler serves nothing and writes nothing until there is a pod to place.
-	c.Scheduler = c.process(c.bin.Scheduler, nil, slices.Concat([]string{"--kubeconfig=" + o.Scheduler}, common, o.SchedulerArgs)...)
+	c.Scheduler = c.process(c.bin.Scheduler, nil,
+		slices.Concat([]string{"--kubeconfig=" + o.Scheduler}, common, o.SchedulerArgs)...)
 
 	stages, err := filepath.Glob(filepath.Join(c.bin.Stages, "*.yaml"))
 	if err != nil {

@@ -285,7 +285,9 @@ func testProxyWatch(t *testing.T, c *kubetest.Cluster) {
 	remote := clientFor(t, p.Config(c.Config())).CoreV1().Secrets("default")
 	create := func() string {
 		t.Helper()
-		s, err := direct.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "seen-"}}, metav1.CreateOptions{})
+		s, err := direct.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "seen-"},
+		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

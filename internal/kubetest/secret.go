@@ -50,7 +50,9 @@ func (w Workload) Secret(i int) *corev1.Secret {
 	}
 	s.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &made,
-		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{".":{},"f:release":{}},"f:metadata":{"f:labels":{".":{},"f:modifiedAt":{},"f:name":{},"f:owner":{},"f:status":{},"f:version":{}}},"f:type":{}}`),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(
+			`{"f:data":{".":{},"f:release":{}},"f:metadata":{"f:labels":{".":{},"f:modifiedAt":{},"f:name":{},"f:owner":{},"f:status":{},"f:version":{}}},"f:type":{}}`,
+		),
 	}}
 	return s
 }

@@ -55,7 +55,8 @@ func testTruth(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	apply(ctx, t, c, widgets)
-	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=30s"); err != nil {
+	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "crd/widgets.example.com",
+		"--timeout=30s"); err != nil {
 		t.Fatal(err)
 	}
 	apply(ctx, t, c, widget)

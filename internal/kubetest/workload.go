@@ -109,7 +109,8 @@ func (w Workload) Pod(i int) *corev1.Pod {
 	for c, container := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses[c].Name = container.Name
 		pod.Status.ContainerStatuses[c].Image = container.Image
-		pod.Status.ContainerStatuses[c].ImageID = "registry.example/" + container.Name + "@sha256:" + hexadecimal(owner, 32)
+		pod.Status.ContainerStatuses[c].ImageID = "registry.example/" + container.Name + "@sha256:" +
+			hexadecimal(owner, 32)
 	}
 	return pod
 }
@@ -122,14 +123,18 @@ func podSpec(app string, r *rand.Rand) corev1.PodSpec {
 			{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: app + "-config"}, DefaultMode: &mode}}},
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			{Name: "kube-api-access-" + suffix(r, 5), VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				DefaultMode: &mode,
-				Sources: []corev1.VolumeProjection{
-					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: &expires, Path: "token"}},
-					{ConfigMap: &corev1.ConfigMapProjection{
-						LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
-						Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
-				}}}},
+			{Name: "kube-api-access-" + suffix(r, 5),
+				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					DefaultMode: &mode,
+					Sources: []corev1.VolumeProjection{
+						{
+							ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: &expires,
+								Path: "token"},
+						},
+						{ConfigMap: &corev1.ConfigMapProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+							Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
+					}}}},
 		},
 		Containers: []corev1.Container{
 			container("main", "registry.example/"+app+":"+version(r), app, 8080, 8, "500m", "512Mi"),
@@ -144,14 +149,26 @@ func podSpec(app string, r *rand.Rand) corev1.PodSpec {
 		SchedulerName:                 corev1.DefaultSchedulerName,
 		EnableServiceLinks:            &noLinks,
 		Tolerations: []corev1.Toleration{
-			{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
-			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
+			{
+				Key:               corev1.TaintNodeNotReady,
+				Operator:          corev1.TolerationOpExists,
+				Effect:            corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(300)),
+			},
+			{
+				Key:               corev1.TaintNodeUnreachable,
+				Operator:          corev1.TolerationOpExists,
+				Effect:            corev1.TaintEffectNoExecute,
+				TolerationSeconds: new(int64(300)),
+			},
 		},
 	}
 }
 
 func container(name, image, app string, port int32, env int, cpu, memory string) corev1.Container {
-	request := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	request := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+	}
 	c := corev1.Container{
 		Name:  name,
 		Image: image,
@@ -210,7 +227,8 @@ func podStatus(made metav1.Time, r *rand.Rand) corev1.PodStatus {
 		QOSClass:           corev1.PodQOSBurstable,
 	}
 	for _, t := range []corev1.PodConditionType{
-		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady,
+		corev1.PodScheduled,
 	} {
 		s.Conditions = append(s.Conditions, corev1.PodCondition{
 			Type: t, Status: corev1.ConditionTrue, LastTransitionTime: later, ObservedGeneration: 1})

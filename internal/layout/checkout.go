@@ -125,16 +125,50 @@ func (f File) CodeLines() int {
 	}
 }
 
-// LongLines returns the number of lines of more than 120 columns.
-func (f File) LongLines() int {
-	long := 0
+// LongLines returns the lines of more than 120 columns.
+func (f File) LongLines() []int {
+	var long []int
+	number := 0
 	for line := range bytes.Lines(f.Text) {
+		number++
 		columns := utf8.RuneCount(bytes.TrimRight(line, "\n")) + (tab-1)*bytes.Count(line, []byte("\t"))
 		if columns > longLine {
-			long++
+			long = append(long, number)
 		}
 	}
 	return long
+}
+
+// LiteralLines returns the lines with a string that has no place to break it: a raw string, or one
+// without spaces. A //nolint comment, and the output of an example, must be in one line too.
+func (f File) LiteralLines() map[int]bool {
+	file := token.NewFileSet().AddFile(f.Path, -1, len(f.Text))
+	var s scanner.Scanner
+	s.Init(file, f.Text, nil, scanner.ScanComments)
+	lines := map[int]bool{}
+	for {
+		pos, tok, literal := s.Scan()
+		first := file.PositionFor(pos, false).Line
+		switch {
+		case tok == token.EOF:
+			return lines
+		case tok == token.STRING && (literal[0] == '`' || longestWord(literal) > longLine/3):
+		case tok == token.COMMENT && (strings.HasPrefix(literal, "//nolint") || strings.HasPrefix(literal, "// {")):
+		default:
+			continue
+		}
+		for i := range strings.Count(literal, "\n") + 1 {
+			lines[first+i] = true
+		}
+	}
+}
+
+func longestWord(text string) int {
+	longest := 0
+	for word := range strings.FieldsSeq(text) {
+		longest = max(longest, len(word))
+	}
+	return longest
 }
 
 // Size is the size of a package without its tests.

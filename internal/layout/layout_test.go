@@ -93,7 +93,8 @@ var rules = map[string]rule{
 		"internal/storage/reader", "internal/timer", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	".": {own: []string{
-		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/histogram", "internal/timer",
+		"delta", "store", "fanout", "reflector", "wire", "kube", "disk", "internal/engine", "internal/histogram",
+		"internal/timer",
 		"internal/undecodable", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"compat": {own: []string{
@@ -119,7 +120,8 @@ var rules = map[string]rule{
 		"internal/admission", "fleet/internal/quota", "fleet/internal/selection",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/internal/verify": {own: []string{
-		"reflector", "wire", "kube", "internal/admission", "internal/timer", "fleet/internal/collection", "fleet/internal/quota",
+		"reflector", "wire", "kube", "internal/admission", "internal/timer", "fleet/internal/collection",
+		"fleet/internal/quota",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/health": {own: []string{
 		"reflector", "kube", ".", "internal/warning",
@@ -130,14 +132,16 @@ var rules = map[string]rule{
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet/internal/laststate": {own: []string{"kube", "internal/storage", "fleet/internal/health"}},
 	"fleet/internal/mirror": {own: []string{
-		"store", "fanout", "wire", "kube", "internal/storage", "internal/engine", ".", "internal/timer", "internal/history",
+		"store", "fanout", "wire", "kube", "internal/storage", "internal/engine", ".", "internal/timer",
+		"internal/history",
 		"internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
 		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify", "internal/objectpack",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	"fleet": {own: []string{
 		"delta", "fanout", "reflector", "wire", "kube", "disk", "internal/storage", ".",
 		"internal/objectlog", "internal/timer", "internal/undecodable",
-		"internal/history", "internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/journal",
+		"internal/history", "internal/admission", "fleet/internal/collection", "fleet/internal/health",
+		"fleet/internal/journal",
 		"fleet/internal/laststate", "fleet/internal/mirror", "fleet/internal/quota", "fleet/internal/selection",
 		"fleet/internal/upstream", "fleet/internal/verify", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
@@ -150,7 +154,10 @@ var rules = map[string]rule{
 	"internal/document":  {own: []string{"fleet", "internal/jsondiff"}},
 	"internal/freshness": {own: []string{"reflector", "internal/warning"}},
 
-	"query": {own: []string{"reflector", ".", "wire", "fleet", "internal/freshness", "internal/undecodable"}, others: []string{"k8s.io/apimachinery/"}},
+	"query": {
+		own:    []string{"reflector", ".", "wire", "fleet", "internal/freshness", "internal/undecodable"},
+		others: []string{"k8s.io/apimachinery/"},
+	},
 
 	"internal/table":          {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"internal/fields":         {others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
@@ -174,8 +181,14 @@ var rules = map[string]rule{
 		own:    []string{"kube", "replica/internal/status", "replica/internal/encode", "replica/internal/respond"},
 		others: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
 	},
-	"replica/internal/openapi":  {own: []string{"kube", "replica/internal/status", "replica/internal/respond"}, others: []string{"k8s.io/apimachinery/"}},
-	"replica/internal/audience": {own: []string{"fleet", "replica/internal/view"}, others: []string{"k8s.io/apimachinery/"}},
+	"replica/internal/openapi": {
+		own:    []string{"kube", "replica/internal/status", "replica/internal/respond"},
+		others: []string{"k8s.io/apimachinery/"},
+	},
+	"replica/internal/audience": {
+		own:    []string{"fleet", "replica/internal/view"},
+		others: []string{"k8s.io/apimachinery/"},
+	},
 	"replica/internal/past": {
 		own: []string{
 			"wire", "fleet", "internal/history", "internal/document", "internal/freshness", "internal/jsondiff",
@@ -202,7 +215,8 @@ var rules = map[string]rule{
 		own: []string{
 			"kube", "fleet", "internal/history", "internal/document", "internal/freshness", "internal/histogram",
 			"internal/warning", "replica/internal/status", "replica/internal/encode", "replica/internal/view",
-			"replica/internal/respond", "replica/internal/discovery", "replica/internal/openapi", "replica/internal/audience",
+			"replica/internal/respond", "replica/internal/discovery", "replica/internal/openapi",
+			"replica/internal/audience",
 			"replica/internal/passthrough", "replica/internal/past", "replica/internal/requestmetrics",
 			"replica/internal/read",
 		},
@@ -212,25 +226,38 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/defaults": {},
 	"cmd/watershed/internal/lru":      {},
 	"cmd/watershed/internal/authn": {own: []string{
-		"kube", "internal/timer", "cmd/watershed/internal/bounded", "cmd/watershed/internal/defaults", "cmd/watershed/internal/lru",
+		"kube", "internal/timer", "cmd/watershed/internal/bounded", "cmd/watershed/internal/defaults",
+		"cmd/watershed/internal/lru",
 	}, others: []string{
-		"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+		"github.com/coreos/go-oidc/v3/oidc", "github.com/go-jose/go-jose/v4", "k8s.io/api/", "k8s.io/apimachinery/",
+		"k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/rbac": {own: []string{"replica"}, others: []string{"k8s.io/api/"}},
 	"cmd/watershed/internal/authz": {own: []string{
-		"kube", "replica", "cmd/watershed/internal/bounded", "cmd/watershed/internal/lru", "cmd/watershed/internal/rbac",
+		"kube", "replica", "cmd/watershed/internal/bounded", "cmd/watershed/internal/lru",
+		"cmd/watershed/internal/rbac",
 	}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/statefile": {},
 	"cmd/watershed/internal/budget":    {own: []string{"fleet", "internal/timer"}},
-	"cmd/watershed/internal/kms":       {others: []string{"github.com/google/uuid", "google.golang.org/grpc", "k8s.io/kms/"}},
+	"cmd/watershed/internal/kms": {
+		others: []string{"github.com/google/uuid", "google.golang.org/grpc", "k8s.io/kms/"},
+	},
 	"cmd/watershed/internal/kms/vault": {others: []string{"k8s.io/kms/"}},
-	"cmd/watershed/internal/config":    {own: []string{"internal/timer"}, others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"}},
-	"cmd/watershed/internal/serving":   {own: []string{"internal/timer", "cmd/watershed/internal/defaults", "cmd/watershed/internal/statefile"}},
-	"cmd/watershed/internal/overload":  {own: []string{"cmd/watershed/internal/defaults"}, others: []string{"k8s.io/apimachinery/"}},
-	"cmd/watershed/internal/terminal":  {others: []string{"golang.org/x/term"}},
-	"cmd/watershed/internal/remedy":    {own: []string{"fleet"}},
+	"cmd/watershed/internal/config": {
+		own:    []string{"internal/timer"},
+		others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"},
+	},
+	"cmd/watershed/internal/serving": {
+		own: []string{"internal/timer", "cmd/watershed/internal/defaults", "cmd/watershed/internal/statefile"},
+	},
+	"cmd/watershed/internal/overload": {
+		own:    []string{"cmd/watershed/internal/defaults"},
+		others: []string{"k8s.io/apimachinery/"},
+	},
+	"cmd/watershed/internal/terminal": {others: []string{"golang.org/x/term"}},
+	"cmd/watershed/internal/remedy":   {own: []string{"fleet"}},
 	"cmd/watershed/internal/status": {
 		own: []string{
 			"fleet", "internal/document", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal",
@@ -238,28 +265,46 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/"},
 	},
 	"cmd/watershed/internal/progress": {own: []string{"fleet", "internal/timer", "cmd/watershed/internal/terminal"}},
-	"cmd/watershed/internal/preflight": {own: []string{"kube", "fleet", "cmd/watershed/internal/remedy"}, others: []string{
-		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
-	}},
+	"cmd/watershed/internal/preflight": {own: []string{"kube", "fleet", "cmd/watershed/internal/remedy"},
+		others: []string{
+			"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+		}},
 	"cmd/watershed/internal/access": {own: []string{
-		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz", "cmd/watershed/internal/rbac", "internal/history", "internal/timer",
+		".", "wire", "kube", "fleet", "replica", "cmd/watershed/internal/authn", "cmd/watershed/internal/authz",
+		"cmd/watershed/internal/rbac", "internal/history", "internal/timer",
 		"cmd/watershed/internal/defaults",
 	}, others: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}},
-	"cmd/watershed/internal/audit": {own: []string{"replica", "cmd/watershed/internal/access", "cmd/watershed/internal/defaults"}, others: []string{
+	"cmd/watershed/internal/audit": {own: []string{
+		"replica", "cmd/watershed/internal/access", "cmd/watershed/internal/defaults",
+	}, others: []string{
 		"github.com/google/uuid", "k8s.io/api/", "k8s.io/apimachinery/",
 	}},
 	"cmd/watershed/internal/exposition": {own: []string{
-		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
+		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access",
+		"cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/overload",
 		"cmd/watershed/internal/tracing",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
-	"cmd/watershed/internal/tracing": {own: []string{"replica", "cmd/watershed/internal/access", "internal/timer"}, others: []string{
+	"cmd/watershed/internal/tracing": {own: []string{
+		"replica", "cmd/watershed/internal/access", "internal/timer",
+	}, others: []string{
 		"go.opentelemetry.io/otel", "golang.org/x/time/rate", "k8s.io/apimachinery/",
 	}},
-	"cmd/watershed/internal/verification": {own: []string{"fleet", "replica"}, others: []string{"k8s.io/apimachinery/"}},
+	"cmd/watershed/internal/verification": {
+		own:    []string{"fleet", "replica"},
+		others: []string{"k8s.io/apimachinery/"},
+	},
 
-	"metrics":          {own: []string{".", "reflector", "fleet", "internal/histogram"}, others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apimachinery/"}},
-	"metrics/clientgo": {others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/client-go/tools/cache"}},
-	"metrics/serving":  {own: []string{"metrics", "replica"}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
+	"metrics": {
+		own:    []string{".", "reflector", "fleet", "internal/histogram"},
+		others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/apimachinery/"},
+	},
+	"metrics/clientgo": {
+		others: []string{"github.com/prometheus/client_golang/prometheus", "k8s.io/client-go/tools/cache"},
+	},
+	"metrics/serving": {
+		own:    []string{"metrics", "replica"},
+		others: []string{"github.com/prometheus/client_golang/prometheus"},
+	},
 
 	"internal/layout":             {},
 	"internal/layout/size":        {own: []string{"internal/layout"}},
@@ -279,23 +324,34 @@ var rules = map[string]rule{
 	}},
 	"internal/kubetest/miniature": {others: []string{"k8s.io/"}},
 	"internal/kubetest/kubebuild": {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
-	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"}, others: []string{
-		"k8s.io/client-go/",
-	}},
+	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"},
+		others: []string{
+			"k8s.io/client-go/",
+		}},
 
-	"examples/pipeline": {own: []string{"delta", "store", "fanout", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
+	"examples/pipeline": {own: []string{
+		"delta", "store", "fanout", "reflector", "wire", "kube", "examples/internal/terminal",
+	}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
 
-	"examples/internal/programtest": {own: []string{"kube"}, others: []string{"github.com/google/go-cmp/", "k8s.io/client-go/rest"}},
-	"examples/internal/terminal":    {own: []string{"kube"}},
-	"examples/watchdog": {own: []string{"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal"}, others: []string{
+	"examples/internal/programtest": {
+		own:    []string{"kube"},
+		others: []string{"github.com/google/go-cmp/", "k8s.io/client-go/rest"},
+	},
+	"examples/internal/terminal": {own: []string{"kube"}},
+	"examples/watchdog": {own: []string{
+		"delta", "store", "reflector", "wire", "kube", "examples/internal/terminal",
+	}, others: []string{
 		"k8s.io/api/",
 	}},
 	"examples/clients": {own: []string{"wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
-	"examples/sharedinformer": {own: []string{".", "kube", "examples/internal/terminal"}, others: []string{"k8s.io/api/"}},
+	"examples/sharedinformer": {
+		own:    []string{".", "kube", "examples/internal/terminal"},
+		others: []string{"k8s.io/api/"},
+	},
 	"examples/factory": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/",
 	}},
@@ -379,7 +435,8 @@ func TestImports_goOneWay(t *testing.T) {
 		}
 		r, ok := rules[s.Dir()]
 		if !ok {
-			t.Errorf("package %s has no rule in internal/layout/layout_test.go: add the packages that it may import", s.Dir())
+			t.Errorf("package %s has no rule in internal/layout/layout_test.go: add the packages that it may import",
+				s.Dir())
 			continue
 		}
 		used[s.Dir()] = true
@@ -476,7 +533,9 @@ func TestOptions_areRead(t *testing.T) {
 	if len(declared) == 0 {
 		t.Fatal("no Options struct found: the test looks in the wrong place")
 	}
-	for _, f := range slices.SortedFunc(maps.Keys(declared), func(a, b field) int { return strings.Compare(a.dir+a.name, b.dir+b.name) }) {
+	for _, f := range slices.SortedFunc(maps.Keys(declared), func(a, b field) int {
+		return strings.Compare(a.dir+a.name, b.dir+b.name)
+	}) {
 		if !reads[f] {
 			t.Errorf("%s: no code reads the option %s", f.dir, f.name)
 		}

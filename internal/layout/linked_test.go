@@ -17,7 +17,8 @@ import (
 	"github.com/watershed-project/watershed/internal/layout"
 )
 
-var update = flag.Bool("update", false, "record the present state: the modules that each library package links, the hash of each translated page")
+var update = flag.Bool("update", false,
+	"record the present state: the modules that each library package links, the hash of each translated page")
 
 const updateLinked = "go test ./internal/layout -run '^TestLinked' -update"
 
@@ -58,7 +59,8 @@ func library(f layout.File) bool {
 // machine.
 func links(t *testing.T, folder string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{$.DepOnly}}{{end}}", ".")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
+		"{{with .Module}}{{.Path}} {{$.DepOnly}}{{end}}", ".")
 	cmd.Dir = filepath.Join(root, folder)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	var stderr strings.Builder
@@ -117,25 +119,31 @@ func compareLinked(listed, linked map[string][]string) []string {
 	for _, pkg := range slices.Sorted(maps.Keys(linked)) {
 		old, ok := listed[pkg]
 		if !ok {
-			problems = append(problems, fmt.Sprintf("library package %s is not in testdata/linked.txt; to list its %d modules: %s",
-				pkg, len(linked[pkg]), updateLinked))
+			problems = append(problems,
+				fmt.Sprintf("library package %s is not in testdata/linked.txt; to list its %d modules: %s",
+					pkg, len(linked[pkg]), updateLinked))
 			continue
 		}
 		for _, module := range linked[pkg] {
 			if !slices.Contains(old, module) {
-				problems = append(problems, fmt.Sprintf("package %s links a new module, %s, and so does every user of the package; if that is intended: %s",
-					pkg, module, updateLinked))
+				problems = append(problems,
+					fmt.Sprintf("package %s links a new module, %s, and so does every user of the package; if that "+
+						"is intended: %s",
+						pkg, module, updateLinked))
 			}
 		}
 		for _, module := range old {
 			if !slices.Contains(linked[pkg], module) {
-				problems = append(problems, fmt.Sprintf("package %s no longer links %s; to keep it so: %s", pkg, module, updateLinked))
+				problems = append(problems,
+					fmt.Sprintf("package %s no longer links %s; to keep it so: %s", pkg, module, updateLinked))
 			}
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(listed)) {
 		if _, ok := linked[pkg]; !ok {
-			problems = append(problems, fmt.Sprintf("testdata/linked.txt has %s, which is not a library package; to remove it: %s", pkg, updateLinked))
+			problems = append(problems,
+				fmt.Sprintf("testdata/linked.txt has %s, which is not a library package; to remove it: %s", pkg,
+					updateLinked))
 		}
 	}
 	return problems

@@ -43,6 +43,18 @@ func TestSizes_stayBounded(t *testing.T) {
 	}
 }
 
+// TestLines_fit fails if a line has more than 120 columns and could be broken.
+func TestLines_fit(t *testing.T) {
+	for _, f := range sources(t) {
+		literal := f.LiteralLines()
+		for _, line := range f.LongLines() {
+			if !literal[line] {
+				t.Errorf("%s:%d: the line has more than 120 columns: break it", f.Path, line)
+			}
+		}
+	}
+}
+
 // sizeProblems returns a sentence for each package that is too large, and for each
 // exception that is not needed as it is.
 func sizeProblems(sizes map[string]layout.Size, exceptions map[string]exception) []string {
@@ -128,7 +140,7 @@ var long = "` + strings.Repeat("x", 110) + `"
 		t.Fatal(err)
 	}
 	f := layout.File{Path: "p/p.go", Text: []byte(text), Syntax: syntax}
-	if lines, code, long := f.Lines(), f.CodeLines(), f.LongLines(); lines != 20 || code != 10 || long != 1 {
+	if lines, code, long := f.Lines(), f.CodeLines(), len(f.LongLines()); lines != 20 || code != 10 || long != 1 {
 		t.Errorf("%d lines, %d of code, %d long; want 20, 10 and 1", lines, code, long)
 	}
 	var exported []string

@@ -118,9 +118,13 @@ func (tr translation) problems() []string {
 	var problems []string
 	switch hash := recordedHash.FindStringSubmatch(tr.text); {
 	case hash == nil:
-		problems = append(problems, fmt.Sprintf("%s does not end with the hash of %s; to record it: %s", tr.path, tr.source, tr.updateCommand()))
+		problems = append(problems,
+			fmt.Sprintf("%s does not end with the hash of %s; to record it: %s", tr.path, tr.source,
+				tr.updateCommand()))
 	case hash[1] != tr.sourceHash():
-		problems = append(problems, fmt.Sprintf("%s has changed: review %s, then record the new hash: %s", tr.source, tr.path, tr.updateCommand()))
+		problems = append(problems,
+			fmt.Sprintf("%s has changed: review %s, then record the new hash: %s", tr.source, tr.path,
+				tr.updateCommand()))
 	}
 	english, chinese := countParts(tr.sourceText), countParts(tr.text)
 	for part := range chinese {
@@ -128,7 +132,9 @@ func (tr translation) problems() []string {
 	}
 	for _, part := range slices.Sorted(maps.Keys(english)) {
 		if chinese[part] != english[part] {
-			problems = append(problems, fmt.Sprintf("%s has %d %s and %s has %d: review %s", tr.source, english[part], part, tr.path, chinese[part], tr.path))
+			problems = append(problems,
+				fmt.Sprintf("%s has %d %s and %s has %d: review %s", tr.source, english[part], part, tr.path,
+					chinese[part], tr.path))
 		}
 	}
 	problems = append(problems, missingLink(tr.path, tr.text, "English", tr.source)...)
@@ -175,7 +181,8 @@ func TestTranslations_comparisonNamesEachDifference(t *testing.T) {
 		text:       "# 页\n\n[English](page.md)\n\n## 甲\n\n| 一 |\n|---|\n| 二 |\n\n```\n## x\n| y |\n```\n",
 		sourceText: "# Page\n\n[中文](page.zh-CN.md)\n\n## A\n\n| one |\n|---|\n| two |\n\n```\n## x\n| y |\n```\n",
 	}
-	if got := same.problems(); len(got) != 1 || !strings.HasPrefix(got[0], "docs/page.zh-CN.md does not end with the hash of docs/page.md") {
+	if got := same.problems(); len(got) != 1 ||
+		!strings.HasPrefix(got[0], "docs/page.zh-CN.md does not end with the hash of docs/page.md") {
 		t.Errorf("a page without a hash: %q", got)
 	}
 	same.text = same.recorded()
@@ -192,15 +199,22 @@ func TestTranslations_comparisonNamesEachDifference(t *testing.T) {
 		{"a level less", "## A\n", "A\n", "docs/page.md has 0 ## headings and docs/page.zh-CN.md has 1"},
 		{"a row", "| two |\n", "| two |\n| three |\n", "docs/page.md has 4 table rows and docs/page.zh-CN.md has 3"},
 		{"a block", "```\n## x", "```\n```\n```\n## x", "docs/page.md has 2 code blocks and docs/page.zh-CN.md has 1"},
-		{"the link", "[中文](page.zh-CN.md)\n", "", "docs/page.md does not have the line [中文](page.zh-CN.md) below its title"},
+		{
+			"the link", "[中文](page.zh-CN.md)\n", "",
+			"docs/page.md does not have the line [中文](page.zh-CN.md) below its title",
+		},
 	} {
 		page := same
 		page.sourceText = strings.Replace(page.sourceText, c.old, c.changed, 1)
-		if got := page.problems(); !slices.ContainsFunc(got, func(p string) bool { return strings.HasPrefix(p, c.want) }) {
+		if got := page.problems(); !slices.ContainsFunc(got, func(p string) bool {
+			return strings.HasPrefix(p, c.want)
+		}) {
 			t.Errorf("%s: got %q, want one that begins with %q", c.name, got, c.want)
 		}
 		page.text = page.recorded()
-		if got := page.problems(); slices.ContainsFunc(got, func(p string) bool { return strings.Contains(p, "hash") }) {
+		if got := page.problems(); slices.ContainsFunc(got, func(p string) bool {
+			return strings.Contains(p, "hash")
+		}) {
 			t.Errorf("%s: the hash was recorded, and still: %q", c.name, got)
 		}
 	}

@@ -19,7 +19,9 @@ const maxSkipped = 10_000
 // ReadList reads one page of a list and calls each for every object, as it arrives. If
 // each fails, ReadList stops and returns its error. The objects get the kind; if it is
 // nil they have the kind in the list or in their own bytes.
-func ReadList(req Request, resp Response, e wire.Encoding, kind *wire.Kind, each func(*wire.Object) error) (reflector.Page, error) {
+func ReadList(
+	req Request, resp Response, e wire.Encoding, kind *wire.Kind, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	var page reflector.Page
 	reader := stream.NewListReader(resp, e, kind)
 	for {

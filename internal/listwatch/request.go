@@ -88,7 +88,8 @@ func shorten(s *metav1.Status) {
 	d.Causes = slices.Clone(d.Causes[:min(len(d.Causes), maxCauses)])
 	for i := range d.Causes {
 		c := &d.Causes[i]
-		c.Type, c.Message, c.Field = metav1.CauseType(cut(string(c.Type), maxName)), cut(c.Message, maxMessage), cut(c.Field, maxName)
+		c.Type, c.Message, c.Field = metav1.CauseType(cut(string(c.Type), maxName)), cut(c.Message, maxMessage),
+			cut(c.Field, maxName)
 	}
 	s.Details = &d
 }
@@ -104,7 +105,9 @@ func cut(text string, most int) string {
 // Undecodable returns the error for one object that cannot be read. key is empty if it is
 // not known. nameless is set if the object has no name.
 func (r Request) Undecodable(key string, nameless bool, err error) *reflector.Error {
-	return &reflector.Error{Reason: reflector.Undecodable, Key: key, Nameless: nameless, Err: fmt.Errorf("%s: %w", r.Doing, err)}
+	return &reflector.Error{
+		Reason: reflector.Undecodable, Key: key, Nameless: nameless, Err: fmt.Errorf("%s: %w", r.Doing, err),
+	}
 }
 
 // reason returns the meaning of a status for a reflector. retryAfter is set if the server

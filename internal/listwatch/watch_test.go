@@ -51,7 +51,9 @@ const (
 func TestWatch_returnsEvents(t *testing.T) {
 	w, r := watchOf(added + modified + deleted + bookmark)
 	for _, want := range []reflector.Event[*wire.Object]{
-		{Type: delta.Added, Version: "7"}, {Type: delta.Updated, Version: "8"}, {Type: delta.Deleted, Version: "9"}, {Type: delta.Bookmark, Version: "10", InitialEnd: true},
+		{Type: delta.Added, Version: "7"}, {Type: delta.Updated, Version: "8"}, {Type: delta.Deleted, Version: "9"}, {
+			Type: delta.Bookmark, Version: "10", InitialEnd: true,
+		},
 	} {
 		e, err := w.Next()
 		if err != nil || e.Type != want.Type || e.Version != want.Version || e.InitialEnd != want.InitialEnd {
@@ -81,13 +83,18 @@ func TestWatch_endsWithAnError(t *testing.T) {
 		"status": {expired, func(err error) bool {
 			return reflector.ReasonOf(err) == reflector.Expired && apierrors.IsResourceExpired(err)
 		}},
-		"cut off": {unfinished, func(err error) bool { return errors.Is(err, errBroken) && errors.Is(err, io.ErrUnexpectedEOF) }},
+		"cut off": {
+			unfinished, func(err error) bool {
+				return errors.Is(err, errBroken) && errors.Is(err, io.ErrUnexpectedEOF)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := watchOf(nameless + added + c.body)
 			e, err := w.Next()
 			var failed *reflector.Error
-			if !errors.As(err, &failed) || failed.Reason != reflector.Undecodable || !failed.Nameless || e.Type != delta.Deleted || e.Version != "11" {
+			if !errors.As(err, &failed) || failed.Reason != reflector.Undecodable || !failed.Nameless ||
+				e.Type != delta.Deleted || e.Version != "11" {
 				t.Errorf("the event without a name is %v, %v", e, err)
 			}
 			if e, err := w.Next(); err != nil || e.Type != delta.Added {

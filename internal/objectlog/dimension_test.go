@@ -26,8 +26,13 @@ func onNode(t testing.TB, name, node string, version uint64) *wire.Object {
 	t.Helper()
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
 	o, err := wire.Encode(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: strconv.FormatUint(version, 10), Labels: map[string]string{"node": node}},
-		Spec:       corev1.PodSpec{NodeName: node},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "n",
+			Name:            name,
+			ResourceVersion: strconv.FormatUint(version, 10),
+			Labels:          map[string]string{"node": node},
+		},
+		Spec: corev1.PodSpec{NodeName: node},
 	}, wire.Protobuf, kind)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +59,15 @@ func TestOpenField_scansEachStateOnce(t *testing.T) {
 	revision := uint64(0)
 	publish := func() {
 		revision++
-		l.Publish([]store.Change[*wire.Object]{{Type: delta.Updated, Key: "n/p", Old: onNode(t, "p", "b", 1), New: onNode(t, "p", "c", 2), Revision: revision}})
+		l.Publish([]store.Change[*wire.Object]{
+			{
+				Type:     delta.Updated,
+				Key:      "n/p",
+				Old:      onNode(t, "p", "b", 1),
+				New:      onNode(t, "p", "c", 2),
+				Revision: revision,
+			},
+		})
 	}
 	cursors := make([]*fanout.Cursor[*wire.Object], 50)
 	for i := range cursors {
@@ -88,7 +101,8 @@ func TestOpenField_scansEachStateOnce(t *testing.T) {
 	}
 	publish()
 	if scans != 4 || l.Stats().Waiting != len(cursors) {
-		t.Errorf("%d scans and %d waiting readers after two changes, want 4 and %d", scans, l.Stats().Waiting, len(cursors))
+		t.Errorf("%d scans and %d waiting readers after two changes, want 4 and %d", scans, l.Stats().Waiting,
+			len(cursors))
 	}
 	cancel()
 	for range cursors {

@@ -24,7 +24,8 @@ func watchPods(tb testing.TB, e wire.Encoding, n int) []*wire.Object {
 	for i := range n {
 		events = append(events, watch.Event{Type: watch.Modified, Object: wiretest.NewPod(i)})
 	}
-	w := stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(tb, e, corev1.SchemeGroupVersion, events)), e, wiretest.PodKind)
+	w := stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(tb, e, corev1.SchemeGroupVersion, events)), e,
+		wiretest.PodKind)
 	objects := make([]*wire.Object, n)
 	for i := range objects {
 		ev, err := w.Next()

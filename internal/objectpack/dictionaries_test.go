@@ -20,7 +20,9 @@ import (
 // objectsOfKind returns objects of 3 KB that have most of their text in common.
 func objectsOfKind(tb testing.TB, kind, n int) []*wire.Object {
 	tb.Helper()
-	k := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: fmt.Sprint("Kind", kind)}}
+	k := &wire.Kind{
+		GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: fmt.Sprint("Kind", kind)},
+	}
 	var text strings.Builder
 	for i := range 150 {
 		fmt.Fprintf(&text, "%d-%d ", kind, i*i*i*7919)
@@ -28,7 +30,11 @@ func objectsOfKind(tb testing.TB, kind, n int) []*wire.Object {
 	objects := make([]*wire.Object, n)
 	for i := range objects {
 		var err error
-		objects[i], err = wire.NewObject(fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":%q,"metadata":{"name":"o-%d"},"spec":{"n":%d,"text":%q}}`, k.Kind, i, i*104729, text.String()), wire.JSON, k)
+		objects[i], err = wire.NewObject(
+			fmt.Appendf(nil,
+				`{"apiVersion":"example.com/v1","kind":%q,"metadata":{"name":"o-%d"},"spec":{"n":%d,"text":%q}}`,
+				k.Kind, i, i*104729, text.String()), wire.JSON, k,
+		)
 		wiretest.Must(tb, err)
 	}
 	return objects

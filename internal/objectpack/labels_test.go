@@ -35,11 +35,13 @@ func TestLabel_thatComesTwice(t *testing.T) {
 		e    wire.Encoding
 		want map[string]string
 	}{
-		"protobuf":       {string(message) + "\n\x08\x5a\x06" + entry, wire.Protobuf, map[string]string{"a": "2"}},
-		"JSON":           {`{"a":"1","b":"x","a":"2"}`, wire.JSON, map[string]string{"a": "2", "b": "x"}},
-		"JSON, escaped":  {`{"a":"1","\u0061":"2","b":"x"}`, wire.JSON, map[string]string{"a": "2", "b": "x"}},
-		"JSON, null":     {`{"a":"1","a":null}`, wire.JSON, map[string]string{"a": ""}},
-		"JSON, 3 times":  {`{"a":"1","b":"1","a":"longer","b":"2","a":"3"}`, wire.JSON, map[string]string{"a": "3", "b": "2"}},
+		"protobuf":      {string(message) + "\n\x08\x5a\x06" + entry, wire.Protobuf, map[string]string{"a": "2"}},
+		"JSON":          {`{"a":"1","b":"x","a":"2"}`, wire.JSON, map[string]string{"a": "2", "b": "x"}},
+		"JSON, escaped": {`{"a":"1","\u0061":"2","b":"x"}`, wire.JSON, map[string]string{"a": "2", "b": "x"}},
+		"JSON, null":    {`{"a":"1","a":null}`, wire.JSON, map[string]string{"a": ""}},
+		"JSON, 3 times": {
+			`{"a":"1","b":"1","a":"longer","b":"2","a":"3"}`, wire.JSON, map[string]string{"a": "3", "b": "2"},
+		},
 		"JSON, the same": {`{"a":"1","a":"1"}`, wire.JSON, map[string]string{"a": "1"}},
 	} {
 		raw := object.raw
@@ -62,7 +64,8 @@ func TestLabel_thatComesTwice(t *testing.T) {
 				calls++
 			})
 			if !maps.Equal(got, object.want) || calls != len(object.want) {
-				t.Errorf("%s, packed %t: EachLabel has %v in %d calls, want %v", name, o.Packed(), got, calls, object.want)
+				t.Errorf("%s, packed %t: EachLabel has %v in %d calls, want %v", name, o.Packed(), got, calls,
+					object.want)
 			}
 			for key, want := range object.want {
 				if value, ok := o.Label(key); value != want || !ok {
@@ -90,7 +93,9 @@ func TestEachLabel_isEveryLabel(t *testing.T) {
 		packedPods(t, p, e, 500) // samples for a dictionary
 		packed := 0
 		for n, set := range sets {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(n), ResourceVersion: "7", Labels: set}}
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(n), ResourceVersion: "7", Labels: set},
+			}
 			pod.Spec.Containers = []corev1.Container{{Name: "main", Image: strings.Repeat("registry.example.org/", 20)}}
 			o, err := wire.Encode(pod, e, wiretest.PodKind)
 			wiretest.Must(t, err)

@@ -178,7 +178,10 @@ func customObject(tb testing.TB, generation, n int) *wire.Object {
 	for field := range 40 {
 		fmt.Fprintf(&spec, ",\"field%d%x\":\"value-%x-%d\"", field, r.Uint64(), r.Uint64(), n%(field+1))
 	}
-	o, err := wire.NewObject(fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w-%d"}%s}`, n, spec.String()), wire.JSON, kind)
+	o, err := wire.NewObject(
+		fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w-%d"}%s}`, n,
+			spec.String()), wire.JSON, kind,
+	)
 	wiretest.Must(tb, err)
 	return o
 }
@@ -300,13 +303,19 @@ func TestPack_largeObjects(t *testing.T) {
 	}
 	p := objectpack.NewPacker(0)
 	rng := rand.New(rand.NewPCG(1, 2))
-	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, New: func() apiruntime.Object { return &corev1.Secret{} }}
+	kind := &wire.Kind{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
+		New:              func() apiruntime.Object { return &corev1.Secret{} },
+	}
 	for i := range 80 {
 		data := make([]byte, 1<<20)
 		for j := range data {
 			data[j] = byte(rng.Uint32())
 		}
-		o, err := wire.Encode(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", i), ResourceVersion: "1"}, Data: map[string][]byte{"d": data}}, wire.Protobuf, kind)
+		o, err := wire.Encode(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", i), ResourceVersion: "1"},
+			Data:       map[string][]byte{"d": data},
+		}, wire.Protobuf, kind)
 		if err != nil {
 			t.Fatal(err)
 		}

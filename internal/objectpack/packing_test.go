@@ -51,7 +51,8 @@ func TestPacker_storesStatesAsDifferences(t *testing.T) {
 		}
 		wiretest.WantEqual(t, "length", o.Length(), len(body))
 		if o.Size() < states[0].Size() {
-			t.Errorf("state %d has a size of %d, without the state that it keeps, which has %d", version, o.Size(), states[0].Size())
+			t.Errorf("state %d has a size of %d, without the state that it keeps, which has %d", version, o.Size(),
+				states[0].Size())
 		}
 		last, states, bodies = o, append(states, o), append(bodies, body)
 	}

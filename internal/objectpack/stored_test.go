@@ -34,11 +34,19 @@ func TestRestore_isTheSameObject(t *testing.T) {
 		if !differing.Packed() || len(objectpack.Store(differing, nil).Data) < 100 {
 			t.Fatalf("%v is stored as a difference", differing)
 		}
-		forms := map[*wire.Object]objectpack.Stored{differing: objectpack.Store(differing, nil), raw: objectpack.Store(raw, nil), stored: p.Stored(stored, nil), fast: objectpack.Store(fast, nil), dense: p.Stored(dense, nil)}
-		if stored.Packed() || forms[stored].Dictionary == nil || forms[raw].Dictionary != nil || !forms[fast].Labelled || !objectpack.Dense(dense) {
+		forms := map[*wire.Object]objectpack.Stored{
+			differing: objectpack.Store(differing, nil),
+			raw:       objectpack.Store(raw, nil),
+			stored:    p.Stored(stored, nil),
+			fast:      objectpack.Store(fast, nil),
+			dense:     p.Stored(dense, nil),
+		}
+		if stored.Packed() || forms[stored].Dictionary == nil || forms[raw].Dictionary != nil ||
+			!forms[fast].Labelled || !objectpack.Dense(dense) {
 			t.Fatal("the objects are not in the expected forms")
 		}
-		if s := objectpack.Store(differing, differing.Bytes()); !bytes.Equal(s.Data, forms[differing].Data) || s.Dictionary != forms[differing].Dictionary || s.Labels != forms[differing].Labels {
+		if s := objectpack.Store(differing, differing.Bytes()); !bytes.Equal(s.Data, forms[differing].Data) ||
+			s.Dictionary != forms[differing].Dictionary || s.Labels != forms[differing].Labels {
 			t.Error("a difference whose bytes are known is stored in another form")
 		}
 		lazy := wiretest.PodObject(t, e, 105)
@@ -55,7 +63,8 @@ func TestRestore_isTheSameObject(t *testing.T) {
 			}
 			again, err := objectpack.Restore(wiretest.PodKind, e, o.Key(), o.Version(), s)
 			wiretest.Must(t, err)
-			if !wire.Same(o, again) || again.Namespace() != o.Namespace() || again.Name() != o.Name() || !bytes.Equal(o.Bytes(), again.Bytes()) {
+			if !wire.Same(o, again) || again.Namespace() != o.Namespace() || again.Name() != o.Name() ||
+				!bytes.Equal(o.Bytes(), again.Bytes()) {
 				t.Errorf("%v was restored as %v", o, again)
 			}
 			if !maps.Equal(wiretest.LabelsOf(o), wiretest.LabelsOf(again)) || again.Packed() != (s.Dictionary != nil) {

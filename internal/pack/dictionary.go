@@ -360,7 +360,9 @@ func patched(dst, base, data []byte) ([]byte, error) {
 // differ returns raw packed as a difference from p.base, nil if that takes more than most
 // bytes.
 func (p *Packing) differ(raw []byte, most int) []byte {
-	base, difference, squeezed := buffer.NewScratch(), buffer.NewScratch(), buffer.NewScratch()
+	base := buffer.NewScratch()
+	difference := buffer.NewScratch()
+	squeezed := buffer.NewScratch()
 	defer base.Free()
 	defer difference.Free()
 	defer squeezed.Free()

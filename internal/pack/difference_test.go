@@ -67,7 +67,10 @@ func TestPatch_respectsItsLimit(t *testing.T) {
 
 func TestPatch_anythingComesBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	pieces := []string{"\xff", "\x00", "abc", "58cc0e2f-6a7b-4c9d-ae1f-2a3b4c5d6e7f", strings.Repeat("c", 17), "10.0.0.1", "a longer piece of text "}
+	pieces := []string{
+		"\xff", "\x00", "abc", "58cc0e2f-6a7b-4c9d-ae1f-2a3b4c5d6e7f", strings.Repeat("c", 17), "10.0.0.1",
+		"a longer piece of text ",
+	}
 	mix := func() (b []byte) {
 		for range rng.IntN(12) {
 			b = append(b, pieces[rng.IntN(len(pieces))]...)

@@ -48,7 +48,10 @@ func TestDigits_takeHalfTheRoom(t *testing.T) {
 
 func TestDigits_anythingComesBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	pieces := []string{"\xff", "\x00", "-", "a", "0f", "58cc0e2f-6a7b-4c9d-ae1f-2a3b4c5d6e7f", strings.Repeat("c", 17), "58cc0e2f-6a7b-", "text ", "\xff\xff"}
+	pieces := []string{
+		"\xff", "\x00", "-", "a", "0f", "58cc0e2f-6a7b-4c9d-ae1f-2a3b4c5d6e7f", strings.Repeat("c", 17),
+		"58cc0e2f-6a7b-", "text ", "\xff\xff",
+	}
 	for range 20_000 {
 		var raw []byte
 		for range rng.IntN(12) {

@@ -113,7 +113,10 @@ func newDocument(info *buildinfo.BuildInfo, created time.Time) *document {
 	d := &document{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
 		Namespace: fmt.Sprintf("https://%s/sbom/%s-%s", info.Main.Path, name, version(&info.Main)),
-		Creation:  creation{created.Format(time.RFC3339), []string{"Tool: watershed-sbom", "Organization: The Watershed Authors"}},
+		Creation: creation{
+			created.Format(time.RFC3339),
+			[]string{"Tool: watershed-sbom", "Organization: The Watershed Authors"},
+		},
 	}
 	d.add("Main", &info.Main)
 	d.relate(d.ID, "DESCRIBES", "SPDXRef-Main")
@@ -131,7 +134,9 @@ func newDocument(info *buildinfo.BuildInfo, created time.Time) *document {
 func (d *document) add(id string, m *debug.Module) {
 	p := pkg{
 		ID: "SPDXRef-" + id, Name: m.Path, Version: version(m), Download: "NOASSERTION",
-		References: []reference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + m.Path + "@" + strings.ReplaceAll(version(m), "+", "%2B")}},
+		References: []reference{
+			{"PACKAGE-MANAGER", "purl", "pkg:golang/" + m.Path + "@" + strings.ReplaceAll(version(m), "+", "%2B")},
+		},
 	}
 	if m.Sum != "" {
 		p.Source = "go.sum " + m.Sum

@@ -20,7 +20,8 @@ import (
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./testdata/program").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program,
+		"./testdata/program").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v: %s", err, out)
 	}
 	return program
@@ -38,7 +39,8 @@ func modules(t *testing.T, program string) []string {
 		fields := strings.Fields(line)
 		switch fields[0] {
 		case "mod", "dep":
-			found = append(found, "pkg:golang/"+fields[1]+"@"+strings.NewReplacer("(devel)", "devel", "+", "%2B").Replace(fields[2]))
+			found = append(found, "pkg:golang/"+fields[1]+"@"+
+				strings.NewReplacer("(devel)", "devel", "+", "%2B").Replace(fields[2]))
 		case program + ":":
 			found = append(found, "pkg:golang/stdlib@"+strings.TrimPrefix(fields[1], "go"))
 		}
@@ -94,7 +96,8 @@ func TestRun(t *testing.T) {
 }
 
 func TestRun_saysWhatIsWrong(t *testing.T) {
-	if err := run("main.go", filepath.Join(t.TempDir(), "x")); err == nil || !strings.Contains(err.Error(), "program main.go") {
+	if err := run("main.go", filepath.Join(t.TempDir(), "x")); err == nil ||
+		!strings.Contains(err.Error(), "program main.go") {
 		t.Error(err)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "now")
@@ -102,7 +105,8 @@ func TestRun_saysWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run(program, filepath.Join(t.TempDir(), "x")); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
+	if err := run(program, filepath.Join(t.TempDir(), "x")); err == nil ||
+		!strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
 		t.Error(err)
 	}
 }

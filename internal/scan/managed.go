@@ -35,7 +35,9 @@ func Managers(now, before []ManagedEntry) []string {
 	// An entry with another time is that of the manager that wrote. The entry of another
 	// manager changes too if it loses a field, but keeps its time.
 	candidates := slices.DeleteFunc(slices.Clone(now), func(e ManagedEntry) bool {
-		return slices.ContainsFunc(before, func(b ManagedEntry) bool { return b.place() == e.place() && b.time == e.time })
+		return slices.ContainsFunc(before, func(b ManagedEntry) bool {
+			return b.place() == e.place() && b.time == e.time
+		})
 	})
 	if len(candidates) == 0 {
 		candidates = slices.DeleteFunc(slices.Clone(now), func(e ManagedEntry) bool {
@@ -114,7 +116,9 @@ func managedJSON(raw []byte) []ManagedEntry {
 					Time                            time.Time
 				}
 				if json.Unmarshal(raw, &e) == nil {
-					all = append(all, ManagedEntry{e.Manager, e.Operation, e.Subresource, unixSeconds(e.Time), bytes.Clone(raw)})
+					all = append(all, ManagedEntry{
+						e.Manager, e.Operation, e.Subresource, unixSeconds(e.Time), bytes.Clone(raw),
+					})
 				}
 			}
 		})

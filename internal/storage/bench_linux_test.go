@@ -28,7 +28,14 @@ func cpu(b *testing.B) time.Duration {
 }
 
 func podIdentity() Identity {
-	return Identity{Cluster: "uid-1", Version: "v1", Resource: "pods", Kind: "Pod", Encoding: "Protobuf", Transform: "drop:managedFields"}
+	return Identity{
+		Cluster:   "uid-1",
+		Version:   "v1",
+		Resource:  "pods",
+		Kind:      "Pod",
+		Encoding:  "Protobuf",
+		Transform: "drop:managedFields",
+	}
 }
 
 // benchPod returns pod i at a version, as an informer stores it.
@@ -54,7 +61,9 @@ func packedPods(b *testing.B) (*store.Store[*wire.Object], *objectpack.Packer) {
 		for n := i; n < i+1000; n++ {
 			o := benchPod(b, n, uint64(n+1), kind)
 			p.Pack(o, nil)
-			all = append(all, delta.Delta[*wire.Object]{Type: delta.Replaced, Key: o.Key(), Object: o, Version: uint64(n + 1)})
+			all = append(all, delta.Delta[*wire.Object]{
+				Type: delta.Replaced, Key: o.Key(), Object: o, Version: uint64(n + 1),
+			})
 		}
 		s.Apply(all)
 	}
@@ -122,7 +131,11 @@ func past(b *testing.B, path string, first, last uint64) {
 		}
 		b.ReportMetric((cpu(b) - began).Seconds(), name)
 	}
-	for name, m := range map[string]Moment{"cpu-s/at-first": {Version: first + 1000}, "cpu-s/at-middle": {Version: (first + last) / 2}, "cpu-s/at-last": {Version: last - 1000}} {
+	for name, m := range map[string]Moment{
+		"cpu-s/at-first":  {Version: first + 1000},
+		"cpu-s/at-middle": {Version: (first + last) / 2},
+		"cpu-s/at-last":   {Version: last - 1000},
+	} {
 		began := cpu(b)
 		state, err := newCluster(d, "east").At(podIdentity(), m)
 		must(b, err)

@@ -20,7 +20,10 @@ func TestClock_steps(t *testing.T) {
 	}{
 		{"it runs", 10 * time.Second, 10 * time.Second, 10 * time.Second},
 		{"nothing reads it for a while", 2 * time.Hour, 2 * time.Hour, 2 * time.Hour},
-		{"it is corrected by seconds", 2*time.Hour + time.Second, 2*time.Hour + 30*time.Second, 2*time.Hour + 30*time.Second},
+		{
+			"it is corrected by seconds", 2*time.Hour + time.Second, 2*time.Hour + 30*time.Second,
+			2*time.Hour + 30*time.Second,
+		},
 		{"it is a day ahead", 2*time.Hour + time.Minute, 26 * time.Hour, 2*time.Hour + 89*time.Second},
 		{"it is right again", 2*time.Hour + 2*time.Minute, 2*time.Hour + 2*time.Minute, 2*time.Hour + 2*time.Minute},
 		{"it is an hour ahead", 3 * time.Hour, 4 * time.Hour, 3 * time.Hour},

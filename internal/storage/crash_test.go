@@ -156,7 +156,8 @@ func TestCrash_kill(t *testing.T) {
 			stored[resource] = true
 			sum := sumOf(bytesOf(s.Objects))
 			if want, ok := states[resource][s.Version]; !ok || sum != want {
-				t.Fatalf("seed %d, kill %d: %s at version %d was not true (known: %v)", seed, n, resource, s.Version, ok)
+				t.Fatalf("seed %d, kill %d: %s at version %d was not true (known: %v)", seed, n, resource, s.Version,
+					ok)
 			}
 			loaded++
 			versions[s.Version] = true

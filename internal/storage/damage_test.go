@@ -36,7 +36,14 @@ type recording struct {
 // encrypted and packed. Each has two complete states. Batches of the mirrors alternate.
 func record(t *testing.T, seed uint64, rounds, size int) *recording {
 	t.Helper()
-	r := &recording{path: t.TempDir(), truths: map[Identity]truth{}, pasts: map[Identity][]pastState{}, newest: map[Identity]uint64{}, opts: &Options{Keys: testKeys(t)}, mirror: map[Identity]MirrorOptions{}}
+	r := &recording{
+		path:   t.TempDir(),
+		truths: map[Identity]truth{},
+		pasts:  map[Identity][]pastState{},
+		newest: map[Identity]uint64{},
+		opts:   &Options{Keys: testKeys(t)},
+		mirror: map[Identity]MirrorOptions{},
+	}
 	d := openDirectory(t, r.path, r.opts)
 	d.limits.chunk = 2 << 10
 	d.limits.minLog = 1 << 20   // the log is recorded from the beginning,
@@ -178,7 +185,8 @@ func TestDamage_everyByte(t *testing.T) {
 			must(t, os.WriteFile(name, content, 0o600))
 		}
 		t.Logf("%s: %d bytes, flips %+v, cuts %+v", kind, bytes, flips, cuts)
-		if bytes == 0 || flips.rejected == 0 && kind != format.SnapshotPrefix || flips.newest+flips.older == 0 && kind != formatFile {
+		if bytes == 0 || flips.rejected == 0 && kind != format.SnapshotPrefix ||
+			flips.newest+flips.older == 0 && kind != formatFile {
 			t.Errorf("%s: hardly a test", kind)
 		}
 		if kind == format.SnapshotPrefix && flips.newest+cuts.newest != 6*bytes {
@@ -218,7 +226,12 @@ func TestDamage_missingFiles(t *testing.T) {
 // TestDamage_missingSegment removes each segment of a log in which a mirror begins late, so
 // that no earlier segment names it.
 func TestDamage_missingSegment(t *testing.T) {
-	r := &recording{path: t.TempDir(), truths: map[Identity]truth{}, pasts: map[Identity][]pastState{}, newest: map[Identity]uint64{}}
+	r := &recording{
+		path:   t.TempDir(),
+		truths: map[Identity]truth{},
+		pasts:  map[Identity][]pastState{},
+		newest: map[Identity]uint64{},
+	}
 	d := openDirectory(t, r.path, nil)
 	d.limits.minLog = 1 << 20
 	var worlds []*world
@@ -393,7 +406,12 @@ func TestDamage_sameVersion(t *testing.T) {
 	d, w := oneSegment(t, path)
 	kept := d.Cluster("east").log.current.size
 	o := newObject(t, "shop/new", w.version, "x")
-	w.append(Batch{Changes: w.store.Apply([]delta.Delta[*wire.Object]{{Type: delta.Replaced, Key: o.Key(), Object: o, Version: w.version}}), Listed: true})
+	w.append(Batch{
+		Changes: w.store.Apply([]delta.Delta[*wire.Object]{
+			{Type: delta.Replaced, Key: o.Key(), Object: o, Version: w.version},
+		}),
+		Listed: true,
+	})
 	w.remember()
 	step(d)
 	w.want()
@@ -405,7 +423,8 @@ func TestDamage_sameVersion(t *testing.T) {
 	s, err := load(t, path, identify("pods"), nil, MirrorOptions{})
 	must(t, err)
 	must(t, w.truth.check(s))
-	if n := len(only(allFiles(t, path), format.SnapshotPrefix)); n != 2 || len(w.past) < 3 || w.past[len(w.past)-2].version != s.Version {
+	if n := len(only(allFiles(t, path), format.SnapshotPrefix)); n != 2 || len(w.past) < 3 ||
+		w.past[len(w.past)-2].version != s.Version {
 		t.Errorf("%d snapshots, version %d", n, s.Version)
 	}
 }

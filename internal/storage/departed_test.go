@@ -50,9 +50,19 @@ func TestRetention_departedCluster(t *testing.T) {
 		{what: "soon after a start", opts: Options{Window: time.Minute, WindowBytes: 1}, after: 50 * time.Minute},
 		{what: "within the window", opts: Options{Window: 24 * time.Hour}, after: 2 * time.Hour},
 		{what: "after the window", opts: Options{Window: 24 * time.Hour}, after: 25 * time.Hour, gone: true},
-		{what: "too many files", opts: Options{Window: 24 * time.Hour, WindowBytes: 1}, after: 2 * time.Hour, gone: true},
+		{
+			what:  "too many files",
+			opts:  Options{Window: 24 * time.Hour, WindowBytes: 1},
+			after: 2 * time.Hour,
+			gone:  true,
+		},
 		{what: "opened", opts: Options{Window: 24 * time.Hour}, after: 25 * time.Hour, opened: true},
-		{what: "a newer program", opts: Options{Window: time.Minute, WindowBytes: 1}, after: 25 * time.Hour, newer: true},
+		{
+			what:  "a newer program",
+			opts:  Options{Window: time.Minute, WindowBytes: 1},
+			after: 25 * time.Hour,
+			newer: true,
+		},
 	} {
 		path := t.TempDir()
 		storeWorld(t, path, "configmaps", 1, 60)
@@ -110,7 +120,8 @@ func TestOpen_unfinishedFiles(t *testing.T) {
 	dictionaries := filepath.Join(path, dictionariesFolder)
 	must(t, os.MkdirAll(dictionaries, format.FolderMode))
 	for _, name := range []string{
-		filepath.Join(folder, format.SnapshotName(w.mirror.digest, format.Position{Segment: 7, Offset: 100})+format.Unfinished),
+		filepath.Join(folder, format.SnapshotName(w.mirror.digest, format.Position{Segment: 7, Offset: 100})+
+			format.Unfinished),
 		filepath.Join(dictionaries, "0011"+format.Unfinished),
 	} {
 		must(t, os.WriteFile(name, []byte("the beginning"), format.FileMode))

@@ -80,7 +80,9 @@ func TestFault_anyOperation(t *testing.T) {
 				stop()
 				must(t, d.Close())
 				// It may seem to work for some time, if only snapshots fail.
-				if text := log.String(); !strings.Contains(text, cause.Error()) || strings.Count(text, "cannot be written") != strings.Count(text, "written again") || strings.Count(text, "cannot") > 3 {
+				if text := log.String(); !strings.Contains(text, cause.Error()) ||
+					strings.Count(text, "cannot be written") != strings.Count(text, "written again") ||
+					strings.Count(text, "cannot") > 3 {
 					t.Errorf("the log is\n%s", text)
 				}
 				s, err := load(t, path, identify("configmaps"), nil, MirrorOptions{})

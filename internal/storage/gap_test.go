@@ -61,10 +61,12 @@ func TestHistory_droppedBatches(t *testing.T) {
 		if !from.IsZero() {
 			want = want[1:]
 		}
-		if len(versions) != len(want) || versions[len(versions)-1] != after || versions[len(versions)-2] != 0 || len(gaps) != 1 {
+		if len(versions) != len(want) || versions[len(versions)-1] != after || versions[len(versions)-2] != 0 ||
+			len(gaps) != 1 {
 			t.Fatalf("versions %v instead of %v, gaps %v", versions, want, gaps)
 		}
-		if g := gaps[0]; g.After != before || g.Version != lost || !g.Since.Equal(since) || !g.Until.Equal(until) || g.Identity != w.mirror.id {
+		if g := gaps[0]; g.After != before || g.Version != lost || !g.Since.Equal(since) || !g.Until.Equal(until) ||
+			g.Identity != w.mirror.id {
 			t.Errorf("gap %+v instead of versions %d to %d, %v to %v", g, before, lost, since, until)
 		}
 	}
@@ -122,7 +124,8 @@ func TestHistory_noGap(t *testing.T) {
 		}
 		finish(t, d)
 		want := max(0, restart-2)
-		if versions, gaps := readHistory(t, d.Cluster("east"), time.Time{}); len(gaps) != want || len(versions) < 15*(restart+1) {
+		if versions, gaps := readHistory(t, d.Cluster("east"), time.Time{}); len(gaps) != want ||
+			len(versions) < 15*(restart+1) {
 			t.Errorf("restart %d: %d versions, gaps %v", restart, len(versions), gaps)
 		}
 	}

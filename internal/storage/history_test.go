@@ -49,7 +49,8 @@ func TestObjectHistory_holdsOneFrame(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	n, most, before := 0, int64(0), heap()
-	for entry, err := range newCluster(d, "east").ObjectHistory(w.mirror.id, "shop/item-0000", time.Time{}, time.Time{}) {
+	for entry, err := range newCluster(d, "east").ObjectHistory(w.mirror.id, "shop/item-0000", time.Time{},
+		time.Time{}) {
 		must(t, err)
 		n += len(entry.Changes)
 		most = max(most, heap()-before)
@@ -217,7 +218,8 @@ func TestHistory_removedSegments(t *testing.T) {
 			if gaps != min(missing, 1) {
 				t.Errorf("%s since %v: %d gaps, %d changes are missing", id.Resource, since, gaps, missing)
 			}
-			if _, ofObject := versionsOf(c.ObjectHistory(id, "shop/item-0000", since, time.Time{}), ""); len(ofObject) != gaps {
+			if _, ofObject := versionsOf(c.ObjectHistory(id, "shop/item-0000", since, time.Time{}),
+				""); len(ofObject) != gaps {
 				t.Errorf("%s since %v: %d gaps, and those of an object are %v", id.Resource, since, gaps, ofObject)
 			}
 			if complete++; gaps > 0 {

@@ -23,7 +23,10 @@ import (
 
 // begin takes over the segments that the cluster has.
 func (l *clusterLog) begin(c *Cluster) {
-	l.next, l.previous, l.sums, l.newest = 1, 0, c.index.Sums, c.index.Newest
+	l.next = 1
+	l.previous = 0
+	l.sums = c.index.Sums
+	l.newest = c.index.Newest
 	for _, number := range c.index.Segments {
 		s := segmentInfo{number: number}
 		if info, err := os.Stat(filepath.Join(c.folder, format.SegmentName(number))); err == nil {
@@ -279,7 +282,10 @@ func (l *clusterLog) declare(c *Cluster, m *Mirror, epoch, version, era uint64, 
 		return err
 	}
 	l.mirrors++
-	m.encoder, m.segment, m.number, m.declared = e, l.current.number, l.mirrors, epoch
+	m.encoder = e
+	m.segment = l.current.number
+	m.number = l.mirrors
+	m.declared = epoch
 	l.index.Declare(keyindex.Mirror(m.digest), l.end()-l.covered, e.SealIndex(l.covered))
 	l.frame(format.MirrorFrame, m.number, text)
 	return nil

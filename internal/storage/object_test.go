@@ -38,7 +38,13 @@ type histories struct {
 }
 
 func newHistory(t *testing.T, seed uint64, packer *objectpack.Packer) *histories {
-	h := &histories{t: t, rand: rand.New(rand.NewPCG(seed, 11)), path: t.TempDir(), opts: &Options{Keys: testKeys(t), Window: time.Hour}, id: identify("configmaps")}
+	h := &histories{
+		t:    t,
+		rand: rand.New(rand.NewPCG(seed, 11)),
+		path: t.TempDir(),
+		opts: &Options{Keys: testKeys(t), Window: time.Hour},
+		id:   identify("configmaps"),
+	}
 	h.w, h.other = newWorld(t, nil, seed), newWorld(t, nil, seed+1)
 	h.w.keys = []int{2, 6, 20, 60}[h.rand.IntN(4)]
 	if h.rand.IntN(3) == 0 {
@@ -60,7 +66,8 @@ func newHistory(t *testing.T, seed uint64, packer *objectpack.Packer) *histories
 // process runs a process that ends in order, or is killed.
 func (h *histories) process(last bool) {
 	d := openDirectory(h.t, h.path, h.opts)
-	d.limits.indexed, d.limits.index = []int64{300, 700, 2000, 1 << 20}[h.rand.IntN(4)], []int64{200, 1000, 1 << 20}[h.rand.IntN(3)]
+	d.limits.indexed, d.limits.index = []int64{300, 700, 2000, 1 << 20}[h.rand.IntN(4)],
+		[]int64{200, 1000, 1 << 20}[h.rand.IntN(3)]
 	d.limits.segment = []int64{2 << 10, 4 << 10, 16 << 10}[h.rand.IntN(3)]
 	d.files.Fault = func(operation, _ string, size int) (int, error) {
 		if operation == "sync" {
@@ -226,8 +233,14 @@ func (h *histories) read(c *Cluster, key string, since, until time.Time, index b
 		}
 		for _, x := range entry.Changes {
 			if x.Key == key {
-				e := event{batch: entry.Version, time: entry.Time, change: x.Type, key: key, text: string(x.Object.Bytes())}
-				all = append(all, happened{text: fmt.Sprintf("%v listed %v missed %v version %d by %s", e, entry.Listed, x.Missed, x.Version, x.Manager), event: e})
+				e := event{
+					batch: entry.Version, time: entry.Time, change: x.Type, key: key, text: string(x.Object.Bytes()),
+				}
+				all = append(all, happened{
+					text: fmt.Sprintf("%v listed %v missed %v version %d by %s", e, entry.Listed, x.Missed, x.Version,
+						x.Manager),
+					event: e,
+				})
 			}
 		}
 	}
@@ -261,10 +274,12 @@ func (h *histories) compareHistory(c *Cluster, key string, since, until time.Tim
 			continue
 		}
 		n := slices.IndexFunc(want[at:], func(e event) bool {
-			return e.change == x.change && e.text == x.event.text && (e.batch == 0 || e.batch == x.batch && e.time.Equal(x.time))
+			return e.change == x.change && e.text == x.event.text &&
+				(e.batch == 0 || e.batch == x.batch && e.time.Equal(x.time))
 		})
 		if n < 0 || !missing && slices.ContainsFunc(want[at:at+n], func(e event) bool { return !e.lost }) {
-			return fmt.Errorf("%s since %v: %d of %d changes are missing before %q of\n%q", key, since, n, len(want)-at, x.text, texts(with))
+			return fmt.Errorf("%s since %v: %d of %d changes are missing before %q of\n%q", key, since, n, len(want)-at,
+				x.text, texts(with))
 		}
 		at, missing = at+n+1, false
 	}
@@ -389,7 +404,9 @@ func TestHistory_unreadableHeader(t *testing.T) {
 	}
 	want := changes()
 	next := c.folder + "/" + format.SegmentName(all.Segments[len(all.Segments)-1]+1)
-	for _, content := range [][]byte{nil, append(format.NewHead(format.LogMagic, format.Version), make([]byte, 100)...)} {
+	for _, content := range [][]byte{
+		nil, append(format.NewHead(format.LogMagic, format.Version), make([]byte, 100)...),
+	} {
 		must(t, os.WriteFile(next, content, 0o600))
 		if got := changes(); got != want || want < 10 {
 			t.Errorf("%d changes, and %d without the last segment", got, want)

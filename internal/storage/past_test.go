@@ -44,7 +44,8 @@ func (p *pastState) is(s *State) bool {
 	for _, o := range s.Objects {
 		now[o.Key()] = string(o.Bytes())
 	}
-	return s.Version == p.version && s.Time.Equal(p.time) && s.After == s.Version && s.Records == nil && maps.Equal(now, p.objects)
+	return s.Version == p.version && s.Time.Equal(p.time) && s.After == s.Version && s.Records == nil &&
+		maps.Equal(now, p.objects)
 }
 
 // at reads the state of a moment and compares it with the states that the mirror had. It
@@ -55,16 +56,20 @@ func (a *answers) at(c *Cluster, id Identity, past []pastState, m Moment) error 
 	tooOld, rejected := (*TooOldError)(nil), (*Rejection)(nil)
 	want := lastOf(past, m)
 	// The states of the server between a relist and the change before it are not known.
-	between := m.Version != 0 && want >= 0 && past[want].version < m.Version && want+1 < len(past) && past[want+1].relisted
+	between := m.Version != 0 && want >= 0 && past[want].version < m.Version && want+1 < len(past) &&
+		past[want+1].relisted
 	switch {
 	case err == nil && between && !s.Last:
-		return fmt.Errorf("%v: version %d, and the states between %d and %d are not known", m, s.Version, past[want].version, past[want+1].version)
+		return fmt.Errorf("%v: version %d, and the states between %d and %d are not known", m, s.Version,
+			past[want].version, past[want+1].version)
 	case errors.Is(err, reader.ErrBetween) && (want < 0 || past[want].version < m.Version):
 		a.between++
 		return nil
 	case errors.As(err, &tooOld):
 		a.tooOld++
-		oldest := slices.IndexFunc(past, func(p pastState) bool { return p.version == tooOld.Version && p.time.Equal(tooOld.Time) })
+		oldest := slices.IndexFunc(past, func(p pastState) bool {
+			return p.version == tooOld.Version && p.time.Equal(tooOld.Time)
+		})
 		if oldest <= want && tooOld.Version <= past[len(past)-1].version {
 			return fmt.Errorf("%v: %w, and state %d was wanted, which is not older than %d", m, err, want, oldest)
 		}
@@ -80,8 +85,11 @@ func (a *answers) at(c *Cluster, id Identity, past []pastState, m Moment) error 
 		return nil
 	}
 	end, err := c.At(id, Moment{Version: math.MaxUint64})
-	if err != nil || end.Version != s.Version || !slices.ContainsFunc(past[:want+1], func(p pastState) bool { return p.is(s) }) {
-		return fmt.Errorf("%v: version %d of %v with %d objects is not state %d of version %d", m, s.Version, s.Time, len(s.Objects), want, past[max(want, 0)].version)
+	if err != nil || end.Version != s.Version || !slices.ContainsFunc(past[:want+1], func(p pastState) bool {
+		return p.is(s)
+	}) {
+		return fmt.Errorf("%v: version %d of %v with %d objects is not state %d of version %d", m, s.Version, s.Time,
+			len(s.Objects), want, past[max(want, 0)].version)
 	}
 	a.atEnd++
 	return nil
@@ -90,7 +98,8 @@ func (a *answers) at(c *Cluster, id Identity, past []pastState, m Moment) error 
 // moments returns the versions and times of states, and those just before.
 func moments(past []pastState) (all []Moment) {
 	for _, p := range past {
-		all = append(all, Moment{Version: p.version}, Moment{Version: p.version - 1}, Moment{Time: p.time}, Moment{Time: p.time.Add(-1)})
+		all = append(all, Moment{Version: p.version}, Moment{Version: p.version - 1}, Moment{Time: p.time},
+			Moment{Time: p.time.Add(-1)})
 	}
 	return all
 }
@@ -99,7 +108,9 @@ func moments(past []pastState) (all []Moment) {
 func (w *world) goBack(version uint64) {
 	w.version, w.relisted = version, true
 	o := newObject(w.tb, "shop/old", version-1, "x")
-	changes := w.store.Apply([]delta.Delta[*wire.Object]{{Type: delta.Replaced, Missed: true, Key: o.Key(), Object: o, Version: version - 1}})
+	changes := w.store.Apply([]delta.Delta[*wire.Object]{
+		{Type: delta.Replaced, Missed: true, Key: o.Key(), Object: o, Version: version - 1},
+	})
 	w.put(Batch{Changes: changes, State: w.store.Snapshot(), Open: true, Time: w.now()})
 	w.store.Apply([]delta.Delta[*wire.Object]{{Type: delta.Bookmark, Missed: true, Version: version}})
 	w.remember()

@@ -37,7 +37,8 @@ func (l *ledger) openMirror(c *Cluster, m *Mirror) error {
 		l.dropLocked(other, nil)
 		l.forgetLocked(other)
 		m.entry.base, m.entry.baseBytes = other.entry.base, other.entry.baseBytes
-		m.entry.snapshot, m.entry.written = other.entry.snapshot, other.entry.written
+		m.entry.snapshot = other.entry.snapshot
+		m.entry.written = other.entry.written
 	}
 	switch {
 	case c.off != nil:
@@ -104,7 +105,9 @@ func (l *ledger) loaded(m *Mirror, f *reader.Found, s *State) bool {
 	m.entry.accept, m.entry.linked = true, true
 	m.entry.written = &format.Stamp{Version: s.Version, Time: s.Time}
 	m.entry.newest = appended{known: true, version: s.Version, restored: s.Restored}
-	m.entry.base, m.entry.logBytes, m.entry.status.Version = f.Base, f.Bytes, s.Version
+	m.entry.base = f.Base
+	m.entry.logBytes = f.Bytes
+	m.entry.status.Version = s.Version
 	if snap := f.Newest(); snap != nil {
 		m.entry.baseBytes = snap.Size
 	}
@@ -310,7 +313,10 @@ func (l *ledger) stateWritten(j *stateJob, snapshot string) {
 	if e.base != j.after.Segment {
 		e.durable = durableState{e.base, e.snapshot}
 	}
-	e.base, e.nextBase, e.baseBytes, e.snapshot = j.after.Segment, 0, j.bytes, snapshot
+	e.base = j.after.Segment
+	e.nextBase = 0
+	e.baseBytes = j.bytes
+	e.snapshot = snapshot
 	e.wait = 0
 	if e.epoch == j.epoch {
 		e.linked, e.status.Err, e.status.Version = true, nil, max(e.status.Version, j.state.Version())

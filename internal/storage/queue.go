@@ -127,7 +127,10 @@ func (l *ledger) dropLocked(m *Mirror, err error) {
 		l.queue.Remove(e)
 	}
 	l.queued -= m.entry.queued
-	m.entry.waiting, m.entry.queued, m.entry.accept, m.entry.linked = nil, 0, false, false
+	m.entry.waiting = nil
+	m.entry.queued = 0
+	m.entry.accept = false
+	m.entry.linked = false
 	m.entry.epoch++
 	m.entry.status.Dropped++
 	if err != nil {

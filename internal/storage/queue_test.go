@@ -45,7 +45,8 @@ func (d *Directory) checkQueue(all []*Mirror) error {
 			own += e.Value.(*queuedBatch).size
 		}
 		if own != m.entry.queued || len(m.entry.waiting) > 0 && d.ledger.fullest[m.entry.place] != m {
-			return fmt.Errorf("%v has %d bytes in %d batches instead of %d", m.id, own, len(m.entry.waiting), m.entry.queued)
+			return fmt.Errorf("%v has %d bytes in %d batches instead of %d", m.id, own, len(m.entry.waiting),
+				m.entry.queued)
 		}
 		if sum, batches = sum+own, batches+len(m.entry.waiting); len(m.entry.waiting) > 0 {
 			mirrors++
@@ -55,7 +56,8 @@ func (d *Directory) checkQueue(all []*Mirror) error {
 		}
 	}
 	if sum != d.ledger.queued || batches != d.ledger.queue.Len() || mirrors != len(d.ledger.fullest) {
-		return fmt.Errorf("%d bytes of %d, %d batches of %d, %d mirrors of %d", sum, d.ledger.queued, batches, d.ledger.queue.Len(), mirrors, len(d.ledger.fullest))
+		return fmt.Errorf("%d bytes of %d, %d batches of %d, %d mirrors of %d", sum, d.ledger.queued, batches,
+			d.ledger.queue.Len(), mirrors, len(d.ledger.fullest))
 	}
 	return nil
 }

@@ -361,7 +361,8 @@ func (l *clusterLog) recent(limits limits, now time.Time) uint64 {
 	from, size := l.next, int64(0)
 	for i := len(l.segments) - 1; i >= 0; i-- {
 		s := &l.segments[i]
-		if size += s.size; size > limits.replay || i+1 < len(l.segments) && now.Sub(l.segments[i+1].began) > limits.window {
+		if size += s.size; size > limits.replay ||
+			i+1 < len(l.segments) && now.Sub(l.segments[i+1].began) > limits.window {
 			break
 		}
 		from = s.number

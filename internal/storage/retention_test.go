@@ -78,7 +78,10 @@ func TestRetention_logIsBounded(t *testing.T) {
 // first stay loadable, as long as the past does, and are removed then.
 func TestRetention_anotherIdentity(t *testing.T) {
 	for name, size := range map[string]int{"in the log": 2, "in a snapshot": 60} {
-		for limit, opts := range map[string]*Options{"window": {Window: time.Hour}, "size": {Window: time.Hour, WindowBytes: 1}} {
+		for limit, opts := range map[string]*Options{
+			"window": {Window: time.Hour},
+			"size":   {Window: time.Hour, WindowBytes: 1},
+		} {
 			t.Run(name+", "+limit, func(t *testing.T) {
 				path := t.TempDir()
 				before := storeWorld(t, path, "configmaps", 1, size)
@@ -167,7 +170,10 @@ func runBoth(t *testing.T, path string, worlds []*world) {
 
 // TestRetention_waitsForReaders reads the past while files become too old.
 func TestRetention_waitsForReaders(t *testing.T) {
-	for name, opts := range map[string]*Options{"time": {Window: time.Nanosecond}, "size": {Window: time.Hour, WindowBytes: 1}} {
+	for name, opts := range map[string]*Options{
+		"time": {Window: time.Nanosecond},
+		"size": {Window: time.Hour, WindowBytes: 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
 			d := openDirectory(t, path, opts)
@@ -343,9 +349,11 @@ func TestFormat_newer(t *testing.T) {
 	for name, content := range files {
 		switch {
 		case strings.HasPrefix(filepath.Base(name), format.SegmentPrefix):
-			must(t, os.WriteFile(name, append(format.NewHead(format.LogMagic, format.Version+1), "anything else"...), 0o600))
+			must(t, os.WriteFile(name, append(format.NewHead(format.LogMagic, format.Version+1), "anything else"...),
+				0o600))
 		case strings.HasPrefix(filepath.Base(name), format.SnapshotPrefix):
-			must(t, os.WriteFile(name, append(format.NewHead(format.SnapshotMagic, format.Version+1), content[format.HeadSize:]...), 0o600))
+			must(t, os.WriteFile(name,
+				append(format.NewHead(format.SnapshotMagic, format.Version+1), content[format.HeadSize:]...), 0o600))
 		default:
 			continue
 		}
@@ -353,7 +361,8 @@ func TestFormat_newer(t *testing.T) {
 		d := openDirectory(t, path, nil)
 		w.mirror = openMirror(t, d, identify("pods"), MirrorOptions{})
 		_, err := w.mirror.Load(0)
-		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Newer || !strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
+		if r := (*Rejection)(nil); !errors.As(err, &r) || r.Reason != reader.Newer ||
+			!strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
 			t.Errorf("%s: %v", filepath.Base(name), err)
 		}
 		w.change(1)
@@ -369,7 +378,8 @@ func TestFormat_newer(t *testing.T) {
 		func() error { _, err := Open(path, Options{}); return err },
 		func() error { _, err := Verify(path, nil); return err },
 	} {
-		if err := open(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
+		if err := open(); err == nil || !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), fmt.Sprint("format ", format.Version+1)) {
 			t.Errorf("a directory of a newer program: %v", err)
 		}
 	}

@@ -79,7 +79,8 @@ func TestClose_returnsTheStoredState(t *testing.T) {
 				w.change(2)
 				step(d)
 				if f := c.index.Mirrors[w.mirror.digest]; f.Frames != nil || len(c.entry.unclaimed) > 0 {
-					t.Errorf("%d frames are kept after a change, %d mirrors unclaimed", len(f.Frames), len(c.entry.unclaimed))
+					t.Errorf("%d frames are kept after a change, %d mirrors unclaimed", len(f.Frames),
+						len(c.entry.unclaimed))
 				}
 				w.mirror.Close()
 				finish(t, d)

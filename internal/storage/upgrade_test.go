@@ -101,7 +101,8 @@ func testRecorded(t *testing.T, formatFolder string) {
 		s, err := w.mirror.Load(1 << 20)
 		must(t, err)
 		must(t, known.check(s))
-		if newest := states[len(states)-1]; s.Version != newest.Version || !s.Time.Equal(newest.Time) || len(s.Records) != len(states)-1 {
+		if newest := states[len(states)-1]; s.Version != newest.Version || !s.Time.Equal(newest.Time) ||
+			len(s.Records) != len(states)-1 {
 			t.Errorf("%s: version %d of %v with %d records", resource, s.Version, s.Time, len(s.Records))
 		}
 		w.truth, w.version, w.past = known, s.Version, past

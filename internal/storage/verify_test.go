@@ -20,16 +20,19 @@ func TestVerify_andRemove(t *testing.T) {
 	r := record(t, 5, 4, 8)
 	report, err := Verify(r.path, r.opts.Keys)
 	must(t, err)
-	if len(report.Clusters) != 1 || report.Clusters[0].Name != "east" || len(report.Clusters[0].Mirrors) != 3 || report.InUse {
+	if len(report.Clusters) != 1 || report.Clusters[0].Name != "east" || len(report.Clusters[0].Mirrors) != 3 ||
+		report.InUse {
 		t.Fatalf("%+v", report)
 	}
 	c := report.Clusters[0]
 	for _, m := range c.Mirrors {
-		if m.Err != nil || m.Version != r.newest[m.Identity] || m.Time.IsZero() || m.Objects != len(r.truths[m.Identity][m.Version]) {
+		if m.Err != nil || m.Version != r.newest[m.Identity] || m.Time.IsZero() ||
+			m.Objects != len(r.truths[m.Identity][m.Version]) {
 			t.Errorf("%+v", m)
 		}
 	}
-	if c.Err != nil || c.Bytes <= c.LogBytes || c.LogBytes == 0 || c.Since.IsZero() || report.Dictionaries != 1 || report.DictionaryBytes == 0 {
+	if c.Err != nil || c.Bytes <= c.LogBytes || c.LogBytes == 0 || c.Since.IsZero() || report.Dictionaries != 1 ||
+		report.DictionaryBytes == 0 {
 		t.Errorf("%+v", report)
 	}
 	for name, content := range only(allFiles(t, r.path), format.SnapshotPrefix) {
@@ -45,7 +48,8 @@ func TestVerify_andRemove(t *testing.T) {
 			failed[m.Identity.Resource] = m.Err.Error()
 		}
 	}
-	if !report.InUse || len(failed) != 2 || !strings.Contains(failed["pods"], "damaged") || !strings.Contains(failed["secrets"], "locked") {
+	if !report.InUse || len(failed) != 2 || !strings.Contains(failed["pods"], "damaged") ||
+		!strings.Contains(failed["secrets"], "locked") {
 		t.Errorf("in use %v, failed %v", report.InUse, failed)
 	}
 	m := openMirror(t, d, identify("pods"), MirrorOptions{})

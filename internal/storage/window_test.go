@@ -73,7 +73,9 @@ func TestWindow_time(t *testing.T) {
 			continue
 		}
 		for _, w := range worlds {
-			for at := now; at.After(now.Add(-min(window, time.Duration(minute)*time.Minute))); at = at.Add(-7 * time.Minute) {
+			for at := now; at.After(now.Add(-min(window, time.Duration(minute)*time.Minute))); at = at.Add(
+				-7 * time.Minute,
+			) {
 				must(t, a.at(d.Cluster("east"), w.mirror.id, w.past, Moment{Time: at}))
 			}
 		}

@@ -31,7 +31,14 @@ func must(tb testing.TB, err error) {
 
 // identify returns the identity of a resource.
 func identify(resource string) Identity {
-	return Identity{Cluster: "uid-1", Version: "v1", Resource: resource, Kind: "ConfigMap", Encoding: "JSON", Transform: "drop:managedFields"}
+	return Identity{
+		Cluster:   "uid-1",
+		Version:   "v1",
+		Resource:  resource,
+		Kind:      "ConfigMap",
+		Encoding:  "JSON",
+		Transform: "drop:managedFields",
+	}
 }
 
 // truth has every state that a server had, by its version: the objects by key.
@@ -162,7 +169,16 @@ func (w *world) put(b Batch) {
 }
 
 func newWorld(tb testing.TB, m *Mirror, seed uint64) *world {
-	w := &world{tb: tb, rand: rand.New(rand.NewPCG(seed, 7)), truth: truth{}, mirror: m, keys: 12, body: 40, version: 100, now: time.Now}
+	w := &world{
+		tb:      tb,
+		rand:    rand.New(rand.NewPCG(seed, 7)),
+		truth:   truth{},
+		mirror:  m,
+		keys:    12,
+		body:    40,
+		version: 100,
+		now:     time.Now,
+	}
 	w.reset()
 	return w
 }
@@ -265,7 +281,9 @@ func (w *world) fill(n int) {
 	for i := range n {
 		w.version++
 		key := fmt.Sprintf("shop/item-%04d", i)
-		all = append(all, delta.Delta[*wire.Object]{Type: delta.Replaced, Key: key, Object: w.object(key), Version: w.version})
+		all = append(all, delta.Delta[*wire.Object]{
+			Type: delta.Replaced, Key: key, Object: w.object(key), Version: w.version,
+		})
 	}
 	w.store.Apply(all)
 	w.bookmark()
@@ -300,7 +318,9 @@ func (w *world) change(n int) {
 // relist appends parts of a relist, and its end if it is complete.
 func (w *world) relist(parts int, complete bool) {
 	for range parts {
-		w.put(Batch{Changes: w.store.Apply(w.deltas(2, delta.Replaced)), State: w.store.Snapshot(), Open: true, Time: w.now()})
+		w.put(Batch{
+			Changes: w.store.Apply(w.deltas(2, delta.Replaced)), State: w.store.Snapshot(), Open: true, Time: w.now(),
+		})
 	}
 	w.relisted = true
 	if complete {
@@ -344,8 +364,10 @@ func openDirectory(tb testing.TB, path string, opts *Options) *Directory {
 	must(tb, err)
 	tb.Cleanup(func() { d.Close() })
 	d.limits = limits{
-		chunk: 1 << 10, segment: 4 << 10, indexed: 700, index: 300, minLog: 1 << 10, replay: 64 << 10, window: time.Hour,
-		delay: time.Millisecond, syncEvery: 5 * time.Millisecond, maintainEvery: 20 * time.Millisecond, hold: 200 * time.Millisecond,
+		chunk: 1 << 10, segment: 4 << 10, indexed: 700, index: 300, minLog: 1 << 10, replay: 64 << 10,
+		window: time.Hour,
+		delay:  time.Millisecond, syncEvery: 5 * time.Millisecond, maintainEvery: 20 * time.Millisecond,
+		hold:     200 * time.Millisecond,
 		minRetry: time.Millisecond, maxRetry: 20 * time.Millisecond,
 	}
 	return d
@@ -456,7 +478,8 @@ func allFilesLenient(path string) map[string][]byte {
 // same returns an error if a state differs from objects.
 func (t truth) same(objects map[string]string, version uint64) error {
 	if !maps.Equal(t[version], objects) {
-		return fmt.Errorf("version %d has %d objects instead of %d, or other ones", version, len(t[version]), len(objects))
+		return fmt.Errorf("version %d has %d objects instead of %d, or other ones", version, len(t[version]),
+			len(objects))
 	}
 	return nil
 }

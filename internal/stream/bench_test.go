@@ -32,7 +32,8 @@ func TestReaders_allocations(t *testing.T) {
 		for n := range 300 {
 			events = append(events, watch.Event{Type: watch.Added, Object: wiretest.NewPod(n)})
 		}
-		w := stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, events)), e, wiretest.PodKind)
+		w := stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, events)), e,
+			wiretest.PodKind)
 		for range 100 {
 			_, err := w.Next()
 			wiretest.Must(t, err)

@@ -206,7 +206,10 @@ func (p *protoFrames) Next() (frame, error) {
 		return frame{}, scan.ErrProtobuf
 	}
 	env, err := scan.OpenEnvelope(raw)
-	f.APIVersion, f.Kind, f.Object, f.Fault = env.APIVersion, env.Kind, env.Raw, err
+	f.APIVersion = env.APIVersion
+	f.Kind = env.Kind
+	f.Object = env.Raw
+	f.Fault = err
 	return f, nil
 }
 

@@ -23,7 +23,10 @@ import (
 
 func smallList(tb testing.TB, e wire.Encoding) []byte {
 	tb.Helper()
-	list := corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "4711", Continue: "c"}, Items: []corev1.Pod{*wiretest.SmallPod(1), {}, *wiretest.SmallPod(2)}}
+	list := corev1.PodList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "4711", Continue: "c"},
+		Items:    []corev1.Pod{*wiretest.SmallPod(1), {}, *wiretest.SmallPod(2)},
+	}
 	return wiretest.Encode(tb, e, corev1.SchemeGroupVersion, &list)
 }
 
@@ -58,12 +61,17 @@ func sameList(t *testing.T, body []byte, e wire.Encoding, want *metav1.PartialOb
 
 func FuzzListJSON(f *testing.F) {
 	f.Add(smallList(f, wire.JSON))
-	f.Add([]byte(`{"apiVersion":"v1","items":[{"metadata":{"name":"x"}}, {"metadata":{"name":"y"}}],"kind":"PodList","metadata":{"resourceVersion":"1"}}`))
+	f.Add(
+		[]byte(
+			`{"apiVersion":"v1","items":[{"metadata":{"name":"x"}}, {"metadata":{"name":"y"}}],"kind":"PodList","metadata":{"resourceVersion":"1"}}`,
+		),
+	)
 	f.Add([]byte(`{"items":null}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var want metav1.PartialObjectMetadataList
 		// apimachinery merges members that occur twice.
-		decodes := utiljson.Unmarshal(body, &want) == nil && jsontext.Value(body).IsValid(jsontext.AllowInvalidUTF8(true))
+		decodes := utiljson.Unmarshal(body, &want) == nil &&
+			jsontext.Value(body).IsValid(jsontext.AllowInvalidUTF8(true))
 		sameList(t, body, wire.JSON, &want, decodes)
 		_, _, _ = readList(stream.NewListReader(bytes.NewReader(body), wire.JSON, nil))
 	})
@@ -75,7 +83,8 @@ func FuzzListProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var want metav1.PartialObjectMetadataList
 		var unknown runtime.Unknown
-		decodes := unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))) == nil && want.Unmarshal(unknown.Raw) == nil
+		decodes := unknown.Unmarshal(bytes.TrimPrefix(body, []byte("k8s\x00"))) == nil &&
+			want.Unmarshal(unknown.Raw) == nil
 		sameList(t, body, wire.Protobuf, &want, decodes)
 		_, _, _ = readList(stream.NewListReader(bytes.NewReader(body), wire.Protobuf, nil))
 	})
@@ -85,7 +94,15 @@ func smallWatch(tb testing.TB, e wire.Encoding) []byte {
 	tb.Helper()
 	return wiretest.EncodeWatch(tb, e, corev1.SchemeGroupVersion, []watch.Event{
 		{Type: watch.Added, Object: wiretest.SmallPod(1)},
-		{Type: watch.Bookmark, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{"k8s.io/initial-events-end": "true"}}}},
+		{
+			Type: watch.Bookmark,
+			Object: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					ResourceVersion: "9",
+					Annotations:     map[string]string{"k8s.io/initial-events-end": "true"},
+				},
+			},
+		},
 		{Type: watch.Deleted, Object: wiretest.SmallPod(2)},
 		{Type: watch.Error, Object: &metav1.Status{Code: 410}},
 	})
@@ -109,7 +126,11 @@ func sameEvent(t *testing.T, ev stream.Event, what string, want *metav1.PartialO
 
 func FuzzWatchJSON(f *testing.F) {
 	f.Add(smallWatch(f, wire.JSON))
-	f.Add([]byte(`{"object":{"kind":"X","apiVersion":"v1","metadata":{"name":"x"}},"type":"ADDED"} {"type":"BOOKMARK","object":null}`))
+	f.Add(
+		[]byte(
+			`{"object":{"kind":"X","apiVersion":"v1","metadata":{"name":"x"}},"type":"ADDED"} {"type":"BOOKMARK","object":null}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _, _ = readWatch(stream.NewWatchReader(bytes.NewReader(body), wire.JSON, nil))
 		w := stream.NewWatchReader(bytes.NewReader(body), wire.JSON, wiretest.PodKind)
@@ -145,7 +166,9 @@ func FuzzWatchProtobuf(f *testing.F) {
 			var want metav1.WatchEvent
 			var unknown runtime.Unknown
 			var object metav1.PartialObjectMetadata
-			if want.Unmarshal(frame) == nil && unknown.Unmarshal(bytes.TrimPrefix(want.Object.Raw, []byte("k8s\x00"))) == nil && object.Unmarshal(unknown.Raw) == nil {
+			if want.Unmarshal(frame) == nil &&
+				unknown.Unmarshal(bytes.TrimPrefix(want.Object.Raw, []byte("k8s\x00"))) == nil &&
+				object.Unmarshal(unknown.Raw) == nil {
 				sameEvent(t, ev, want.Type, &object)
 			}
 		}

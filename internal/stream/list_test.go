@@ -74,7 +74,9 @@ func TestListReader_cutOffIsAnError(t *testing.T) {
 			complete = len(bytes.TrimSpace(body))
 		}
 		for cut := range len(body) {
-			for _, r := range []io.Reader{bytes.NewReader(body[:cut]), iotest.DataErrReader(bytes.NewReader(body[:cut]))} {
+			for _, r := range []io.Reader{
+				bytes.NewReader(body[:cut]), iotest.DataErrReader(bytes.NewReader(body[:cut])),
+			} {
 				objects, failed, err := readList(stream.NewListReader(r, e, wiretest.PodKind))
 				want := 0
 				for _, end := range ends {
@@ -83,11 +85,13 @@ func TestListReader_cutOffIsAnError(t *testing.T) {
 					}
 				}
 				if len(objects) != want || len(failed) != 0 {
-					t.Fatalf("%v cut at %d of %d: %d objects, want %d, and %v", e, cut, len(body), len(objects), want, failed)
+					t.Fatalf("%v cut at %d of %d: %d objects, want %d, and %v", e, cut, len(body), len(objects), want,
+						failed)
 				}
 				// After the list, the protobuf envelope has two empty fields. Nothing is
 				// missing without them.
-				if whole := cut >= complete || e == wire.Protobuf && (cut == len(body)-4 || cut == len(body)-2); whole != (err == io.EOF) { //nolint:errorlint // must be bare
+				whole := cut >= complete || e == wire.Protobuf && (cut == len(body)-4 || cut == len(body)-2)
+				if whole != (err == io.EOF) { //nolint:errorlint // must be bare
 					t.Fatalf("%v cut at %d of %d: %v", e, cut, len(body), err)
 				} else if !whole && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Fatalf("%v cut at %d of %d: %v is not an unexpected end", e, cut, len(body), err)
@@ -116,11 +120,16 @@ func TestListReader_brokenConnectionIsAnError(t *testing.T) {
 func TestListReader_takesMembersInAnyOrder(t *testing.T) {
 	const item = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"n","resourceVersion":"7"},"spec":{"size":3}}`
 	for _, body := range []string{
-		`{"apiVersion":"example.com/v1","items":[` + item + `],"kind":"WidgetList","metadata":{"continue":"c","remainingItemCount":3,"resourceVersion":"9"}}`,
+		`{"apiVersion":"example.com/v1","items":[` + item +
+			`],"kind":"WidgetList","metadata":{"continue":"c","remainingItemCount":3,"resourceVersion":"9"}}`,
 		`{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"9","continue":"c","remainingItemCount":3},"items":[` + item + `]}`,
-		"  {\n \"metadata\" : {\"resourceVersion\":\"9\" , \"continue\":\"\u0063\",\"other\":[{}],\"remainingItemCount\":3},\"more\":{\"items\":[1]}, \"items\" : [ " + item + "\n ] }\n\n",
+		"  {\n \"metadata\" : {\"resourceVersion\":\"9\" , " +
+			"\"continue\":\"\u0063\",\"other\":[{}],\"remainingItemCount\":3},\"more\":{\"items\":[1]}, \"items\" : [ " + item + "\n ] }\n\n",
 	} {
-		for _, kind := range []*wire.Kind{nil, {GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}} {
+		for _, kind := range []*wire.Kind{
+			nil,
+			{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}},
+		} {
 			l := stream.NewListReader(strings.NewReader(body), wire.JSON, kind)
 			objects, failed, err := readList(l)
 			if len(objects) != 1 || len(failed) != 0 || err != io.EOF { //nolint:errorlint // must be bare
@@ -128,7 +137,9 @@ func TestListReader_takesMembersInAnyOrder(t *testing.T) {
 			}
 			wiretest.WantEqual(t, "object", objects[0].String(), "Widget n/w@7")
 			wiretest.WantEqual(t, "bytes", string(objects[0].Bytes()), item)
-			wiretest.WantEqual(t, "Meta", l.Meta(), stream.ListMeta{ResourceVersion: "9", Continue: "c", RemainingItemCount: 3})
+			wiretest.WantEqual(t, "Meta", l.Meta(), stream.ListMeta{
+				ResourceVersion: "9", Continue: "c", RemainingItemCount: 3,
+			})
 		}
 	}
 }
@@ -158,11 +169,15 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 		"two bodies":       {wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x00\x12\x00"},
 		"late TypeMeta":    {wire.Protobuf, "k8s\x00\x12\x00\x0a\x0d\x0a\x02v1\x12\x07PodList"},
 		"no body":          {wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList"},
-		"item too long":    {wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x03\x12\x05\x0a\x03\x0a\x01x"},
-		"too large":        {wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\xff\xff\xff\xff\x7f\x12\xff\xff\xff\xff\x0f"},
-		"neither":          {0, "{}"},
-		"empty":            {wire.JSON, ""},
-		"empty, protobuf":  {wire.Protobuf, ""},
+		"item too long": {
+			wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x03\x12\x05\x0a\x03\x0a\x01x",
+		},
+		"too large": {
+			wire.Protobuf, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\xff\xff\xff\xff\x7f\x12\xff\xff\xff\xff\x0f",
+		},
+		"neither":         {0, "{}"},
+		"empty":           {wire.JSON, ""},
+		"empty, protobuf": {wire.Protobuf, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []*wire.Kind{nil, wiretest.PodKind} {
@@ -170,7 +185,8 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 					continue // a given kind is known from the start
 				}
 				objects, failed, err := readList(stream.NewListReader(strings.NewReader(c.body), c.e, kind))
-				if len(objects) != 0 || len(failed) != 0 || err == nil || err == io.EOF { //nolint:errorlint // must be bare
+				if len(objects) != 0 || len(failed) != 0 || err == nil ||
+					err == io.EOF { //nolint:errorlint // must be bare
 					t.Errorf("got %v, %v, %v", objects, failed, err)
 				}
 			}
@@ -181,7 +197,9 @@ func TestListReader_refusesWhatIsNoList(t *testing.T) {
 func TestListReader_emptyListIsComplete(t *testing.T) {
 	for _, e := range wiretest.Encodings {
 		for _, list := range []apiruntime.Object{&corev1.PodList{}, &corev1.PodList{Items: []corev1.Pod{}}} {
-			objects, failed, err := readList(stream.NewListReader(bytes.NewReader(wiretest.Encode(t, e, corev1.SchemeGroupVersion, list)), e, nil))
+			objects, failed, err := readList(
+				stream.NewListReader(bytes.NewReader(wiretest.Encode(t, e, corev1.SchemeGroupVersion, list)), e, nil),
+			)
 			if len(objects) != 0 || len(failed) != 0 || err != io.EOF { //nolint:errorlint // must be bare
 				t.Errorf("%v: %v, %v, %v", e, objects, failed, err)
 			}
@@ -192,9 +210,11 @@ func TestListReader_emptyListIsComplete(t *testing.T) {
 func TestListReader_oneBadObjectIsNotTheEnd(t *testing.T) {
 	bad := []string{
 		`{"metadata":{}}`, `{}`, `null`, `5`, `[]`, `{"metadata":null}`, `{"metadata":{"name":5}}`, `{"metadata":[]}`,
-		`{"metadata":{"name":"a/b"}}`, `{"metadata":{"name":"a","namespace":"b/c"}}`, `{"metadata":{"name":"a","name":"b"}}`,
+		`{"metadata":{"name":"a/b"}}`, `{"metadata":{"name":"a","namespace":"b/c"}}`,
+		`{"metadata":{"name":"a","name":"b"}}`,
 		`{"metadata":{"name":"a"},"metadata":{}}`, `{"kind":"Pod","metadata":{"name":"a"}}`,
-		`{"apiVersion":"a/b/c","kind":"Pod","metadata":{"name":"a"}}`, `{"kind":"","apiVersion":"v1","metadata":{"name":"a"}}`,
+		`{"apiVersion":"a/b/c","kind":"Pod","metadata":{"name":"a"}}`,
+		`{"kind":"","apiVersion":"v1","metadata":{"name":"a"}}`,
 		`{"metadata":{"name":"a","labels":{},"labels":{}}}`, `{"apiVersion":"g/","kind":"Pod","metadata":{"name":"a"}}`,
 	}
 	body := `{"kind":"PodList","apiVersion":"v1","items":[` + strings.Join(bad, ",") + `,{"metadata":{"name":"good"}}]}`
@@ -204,8 +224,13 @@ func TestListReader_oneBadObjectIsNotTheEnd(t *testing.T) {
 	}
 	wiretest.WantEqual(t, "failed", len(failed), len(bad))
 
-	pods := corev1.PodList{Items: []corev1.Pod{{}, *wiretest.NewPod(1), {ObjectMeta: metav1.ObjectMeta{Name: "a/b", Namespace: "n"}}}}
-	objects, failed, err = readList(stream.NewListReader(bytes.NewReader(wiretest.Encode(t, wire.Protobuf, corev1.SchemeGroupVersion, &pods)), wire.Protobuf, wiretest.PodKind))
+	pods := corev1.PodList{
+		Items: []corev1.Pod{{}, *wiretest.NewPod(1), {ObjectMeta: metav1.ObjectMeta{Name: "a/b", Namespace: "n"}}},
+	}
+	objects, failed, err = readList(
+		stream.NewListReader(bytes.NewReader(wiretest.Encode(t, wire.Protobuf, corev1.SchemeGroupVersion, &pods)),
+			wire.Protobuf, wiretest.PodKind),
+	)
 	if len(objects) != 1 || len(failed) != 2 || err != io.EOF { //nolint:errorlint // must be bare
 		t.Fatalf("objects %v, failed %v, %v", objects, failed, err)
 	}
@@ -234,7 +259,11 @@ func TestListReader_givenKindCounts(t *testing.T) {
 		ObjectMeta: wiretest.NewPod(1).ObjectMeta,
 	}}}
 	for _, e := range wiretest.Encodings {
-		objects, _, _ := readList(stream.NewListReader(bytes.NewReader(wiretest.EncodeWith(t, wiretest.MetaCodecs, e, metav1.SchemeGroupVersion, partial)), e, wiretest.PodKind))
+		objects, _, _ := readList(
+			stream.NewListReader(bytes.NewReader(
+				wiretest.EncodeWith(t, wiretest.MetaCodecs, e, metav1.SchemeGroupVersion, partial),
+			), e, wiretest.PodKind),
+		)
 		if len(objects) != 1 {
 			t.Fatal(objects)
 		}
@@ -253,7 +282,8 @@ func TestListReader_lyingLengthCostsNothing(t *testing.T) {
 	body = binary.AppendUvarint(body, 30<<20)
 	body = append(body, 1, 2, 3)
 	if got := allocatedBy(func() {
-		if _, _, err := readList(stream.NewListReader(bytes.NewReader(body), wire.Protobuf, wiretest.PodKind)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, _, err := readList(stream.NewListReader(bytes.NewReader(body), wire.Protobuf,
+			wiretest.PodKind)); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Error(err)
 		}
 	}); got > 4<<20 {
@@ -270,7 +300,9 @@ func TestListReader_refusesEndlessObjects(t *testing.T) {
 	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	_, _, err = readList(stream.NewListReader(io.MultiReader(strings.NewReader(`{"items":[{"metadata":{"name":"`), forever{}), wire.JSON, wiretest.PodKind))
+	_, _, err = readList(stream.NewListReader(
+		io.MultiReader(strings.NewReader(`{"items":[{"metadata":{"name":"`), forever{}), wire.JSON, wiretest.PodKind,
+	))
 	if err == nil || !strings.Contains(err.Error(), "larger than 32 MiB") {
 		t.Error(err)
 	}

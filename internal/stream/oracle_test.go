@@ -24,7 +24,10 @@ import (
 
 // forAllKinds runs a test for random objects of every kind in both wiretest.Encodings, once with
 // the kind given and once with the kind taken from the bytes.
-func forAllKinds(t *testing.T, test func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind, objects []runtime.Object)) {
+func forAllKinds(
+	t *testing.T, test func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind,
+		objects []runtime.Object),
+) {
 	r := specimen.Rand(t)
 	filler := specimen.New(r)
 	for _, gvk := range wiretest.ObjectKinds(t) {
@@ -44,7 +47,9 @@ func forAllKinds(t *testing.T, test func(t *testing.T, e wire.Encoding, gvk sche
 
 // checkRead compares an object that was read. One whose kind was taken from its bytes
 // must equal one whose kind was given, which is compared completely.
-func checkRead(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, e wire.Encoding, kind *wire.Kind, body []byte) {
+func checkRead(
+	tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, e wire.Encoding, kind *wire.Kind, body []byte,
+) {
 	tb.Helper()
 	if kind != nil {
 		wiretest.WantEqual(tb, "Kind", o.Kind(), kind)
@@ -59,7 +64,8 @@ func checkRead(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, e wir
 }
 
 func TestReadObject_readsEveryKind(t *testing.T) {
-	forAllKinds(t, func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind, objects []runtime.Object) {
+	forAllKinds(t, func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind,
+		objects []runtime.Object) {
 		for _, object := range objects {
 			body := wiretest.Encode(t, e, gvk.GroupVersion(), object)
 			o, err := stream.ReadObject(iotest.HalfReader(bytes.NewReader(body)), e, kind)
@@ -71,7 +77,8 @@ func TestReadObject_readsEveryKind(t *testing.T) {
 
 func TestListReader_readsEveryKind(t *testing.T) {
 	lists := 0
-	forAllKinds(t, func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind, objects []runtime.Object) {
+	forAllKinds(t, func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind,
+		objects []runtime.Object) {
 		list, ok := wiretest.NewList(t, gvk, objects)
 		if !ok {
 			t.Skip("has no list")
@@ -98,22 +105,28 @@ func wantEnd(tb testing.TB, l *stream.ListReader) {
 			tb.Fatalf("after the last object come %v, %v", o, err)
 		}
 	}
-	wiretest.WantEqual(tb, "Meta", l.Meta(), stream.ListMeta{ResourceVersion: "4711", Continue: "next\"page", RemainingItemCount: 12})
+	wiretest.WantEqual(tb, "Meta", l.Meta(), stream.ListMeta{
+		ResourceVersion: "4711", Continue: "next\"page", RemainingItemCount: 12,
+	})
 }
 
 func TestWatchReader_readsEveryKind(t *testing.T) {
 	types := []watch.EventType{watch.Added, watch.Modified, watch.Deleted}
-	forAllKinds(t, func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind, objects []runtime.Object) {
+	forAllKinds(t, func(t *testing.T, e wire.Encoding, gvk schema.GroupVersionKind, kind *wire.Kind,
+		objects []runtime.Object) {
 		var events []watch.Event
 		for i, object := range objects {
 			events = append(events, watch.Event{Type: types[i], Object: object})
 		}
 		bookmark := wiretest.KindOf(gvk).New()
 		bookmark.(metav1.Object).SetResourceVersion("815")
-		bookmark.(metav1.Object).SetAnnotations(map[string]string{"a": "b", "k8s.io/initial-events-end": "true", "z": "c"})
+		bookmark.(metav1.Object).SetAnnotations(map[string]string{
+			"a": "b", "k8s.io/initial-events-end": "true", "z": "c",
+		})
 		plain := wiretest.KindOf(gvk).New()
 		plain.(metav1.Object).SetResourceVersion("816")
-		events = append(events, watch.Event{Type: watch.Bookmark, Object: bookmark}, watch.Event{Type: watch.Bookmark, Object: plain})
+		events = append(events, watch.Event{Type: watch.Bookmark, Object: bookmark},
+			watch.Event{Type: watch.Bookmark, Object: plain})
 		body := wiretest.EncodeWatch(t, e, gvk.GroupVersion(), events)
 		w := stream.NewWatchReader(iotest.OneByteReader(bytes.NewReader(body)), e, kind)
 		for i, object := range objects {
@@ -123,7 +136,10 @@ func TestWatchReader_readsEveryKind(t *testing.T) {
 			wiretest.WantEqual(t, "Version", ev.Version, object.(metav1.Object).GetResourceVersion())
 			checkRead(t, ev.Object, gvk, e, kind, wiretest.Encode(t, e, gvk.GroupVersion(), object))
 		}
-		for _, want := range []stream.Event{{Type: stream.Bookmark, Version: "815", InitialEnd: true}, {Type: stream.Bookmark, Version: "816"}} {
+		for _, want := range []stream.Event{
+			{Type: stream.Bookmark, Version: "815", InitialEnd: true},
+			{Type: stream.Bookmark, Version: "816"},
+		} {
 			ev, err := w.Next()
 			wiretest.Must(t, err)
 			wiretest.WantEqual(t, "bookmark", ev, want)

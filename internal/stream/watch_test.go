@@ -44,7 +44,8 @@ func TestWatchReader_cutOffWithinAnEventIsAnError(t *testing.T) {
 		var body []byte
 		ends := []int{0}
 		for n := range 3 {
-			body = append(body, wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: wiretest.SmallPod(n)}})...)
+			body = append(body, wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion,
+				[]watch.Event{{Type: watch.Added, Object: wiretest.SmallPod(n)}})...)
 			ends = append(ends, len(body))
 		}
 		for cut := range len(body) + 1 {
@@ -60,7 +61,11 @@ func TestWatchReader_cutOffWithinAnEventIsAnError(t *testing.T) {
 			if len(events) != want || len(failed) != 0 {
 				t.Fatalf("%v cut at %d: %d events, want %d, and %v", e, cut, len(events), want, failed)
 			}
-			if between && err != io.EOF || !between && !errors.Is(err, io.ErrUnexpectedEOF) { //nolint:errorlint // must be bare
+			right := errors.Is(err, io.ErrUnexpectedEOF)
+			if between {
+				right = err == io.EOF //nolint:errorlint // must be bare
+			}
+			if !right {
 				t.Fatalf("%v cut at %d: %v", e, cut, err)
 			}
 		}
@@ -89,10 +94,15 @@ func TestWatchReader_waitReadsOnlyIfNothingIsThere(t *testing.T) {
 	for _, e := range wiretest.Encodings {
 		var bodies [][]byte
 		for n := range 4 {
-			bodies = append(bodies, wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Added, Object: wiretest.SmallPod(n)}}))
+			bodies = append(bodies, wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion,
+				[]watch.Event{{Type: watch.Added, Object: wiretest.SmallPod(n)}}))
 		}
 		half := len(bodies[2]) / 2
-		body := &chunks{parts: [][]byte{slices.Concat(bodies[0], bodies[1]), bodies[2][:half], slices.Concat(bodies[2][half:], bodies[3])}}
+		body := &chunks{
+			parts: [][]byte{
+				slices.Concat(bodies[0], bodies[1]), bodies[2][:half], slices.Concat(bodies[2][half:], bodies[3]),
+			},
+		}
 		w := stream.NewWatchReader(body, e, wiretest.PodKind)
 		for n := range 4 {
 			before := body.reads
@@ -121,7 +131,10 @@ func TestWatchReader_errorCarriesTheStatus(t *testing.T) {
 	want := &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   "Failure", Message: "too old resource version: 5 (90)", Reason: metav1.StatusReasonExpired, Code: 410,
-		Details: &metav1.StatusDetails{RetryAfterSeconds: 3, Causes: []metav1.StatusCause{{Type: "ResourceVersionTooLarge"}}},
+		Details: &metav1.StatusDetails{
+			RetryAfterSeconds: 3,
+			Causes:            []metav1.StatusCause{{Type: "ResourceVersionTooLarge"}},
+		},
 	}
 	for _, e := range wiretest.Encodings {
 		body := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: want}})
@@ -132,8 +145,10 @@ func TestWatchReader_errorCarriesTheStatus(t *testing.T) {
 		if diff := cmp.Diff(stream.Event{Type: stream.Error, Status: want}, events[0]); diff != "" {
 			t.Errorf("%v: %s", e, diff)
 		}
-		body = wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{{Type: watch.Error, Object: wiretest.NewPod(1)}})
-		if events, failed, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), e, wiretest.PodKind)); len(events)+len(failed) != 0 || err == io.EOF { //nolint:errorlint // must be bare
+		body = wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion,
+			[]watch.Event{{Type: watch.Error, Object: wiretest.NewPod(1)}})
+		events, failed, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), e, wiretest.PodKind))
+		if len(events)+len(failed) != 0 || err == io.EOF { //nolint:errorlint // must be bare
 			t.Errorf("an error with a pod in it is %v, %v, %v", events, failed, err)
 		}
 	}
@@ -143,7 +158,10 @@ func TestWatchReader_oneBadObjectIsNotTheEnd(t *testing.T) {
 	for _, e := range wiretest.Encodings {
 		body := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
 			{Type: watch.Added, Object: wiretest.NewPod(1)},
-			{Type: watch.Modified, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", ResourceVersion: "8"}}},
+			{
+				Type:   watch.Modified,
+				Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", ResourceVersion: "8"}},
+			},
 			{Type: watch.Bookmark, Object: &corev1.Pod{}},
 			{Type: watch.Deleted, Object: wiretest.NewPod(2)},
 		})
@@ -168,7 +186,8 @@ func TestWatchReader_oneBadObjectIsNotTheEnd(t *testing.T) {
 	message, err := frame.Marshal()
 	wiretest.Must(t, err)
 	body := append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
-	if _, failed, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), wire.Protobuf, wiretest.PodKind)); len(failed) != 1 || err != io.EOF { //nolint:errorlint // must be bare
+	_, failed, err := readWatch(stream.NewWatchReader(bytes.NewReader(body), wire.Protobuf, wiretest.PodKind))
+	if len(failed) != 1 || err != io.EOF { //nolint:errorlint // must be bare
 		t.Errorf("%v, %v", failed, err)
 	}
 }
@@ -213,7 +232,8 @@ func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
 			events = append(events, watch.Event{Type: watch.Modified, Object: large})
 		}
 	}
-	events = append(events, watch.Event{Type: watch.Bookmark, Object: wiretest.NewPod(5)}, watch.Event{Type: watch.Added, Object: wiretest.NewPod(6)})
+	events = append(events, watch.Event{Type: watch.Bookmark, Object: wiretest.NewPod(5)},
+		watch.Event{Type: watch.Added, Object: wiretest.NewPod(6)})
 	for _, e := range wiretest.Encodings {
 		body := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, events)
 		before := wiretest.Heap()
@@ -223,7 +243,8 @@ func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
 			wiretest.Must(t, err)
 			wiretest.WantEqual(t, "Type", ev.Type.String(), string(want.Type))
 			wiretest.WantEqual(t, "Version", ev.Version, want.Object.(*corev1.Pod).ResourceVersion)
-			if ev.Object != nil && !bytes.Equal(ev.Object.Bytes(), wiretest.Bare(t, e, wiretest.Encode(t, e, corev1.SchemeGroupVersion, want.Object))) {
+			if ev.Object != nil && !bytes.Equal(ev.Object.Bytes(),
+				wiretest.Bare(t, e, wiretest.Encode(t, e, corev1.SchemeGroupVersion, want.Object))) {
 				t.Errorf("%v: bytes of %v differ", e, ev.Object)
 			}
 		}
@@ -241,8 +262,12 @@ func TestWatchReader_letsGoOfLargeBuffers(t *testing.T) {
 func TestWatchReader_sameBytesAsList(t *testing.T) {
 	for _, e := range wiretest.Encodings {
 		listed, _, _ := readList(stream.NewListReader(bytes.NewReader(wiretest.PodList(t, e, 2)), e, wiretest.PodKind))
-		watched, _, _ := readWatch(stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion,
-			[]watch.Event{{Type: watch.Added, Object: wiretest.NewPod(0)}, {Type: watch.Added, Object: wiretest.NewPod(1)}})), e, nil))
+		watched, _, _ := readWatch(stream.NewWatchReader(bytes.NewReader(wiretest.EncodeWatch(t, e,
+			corev1.SchemeGroupVersion,
+			[]watch.Event{
+				{Type: watch.Added, Object: wiretest.NewPod(0)},
+				{Type: watch.Added, Object: wiretest.NewPod(1)},
+			})), e, nil))
 		if len(listed) != 2 || len(watched) != 2 {
 			t.Fatal(listed, watched)
 		}
@@ -265,7 +290,8 @@ func TestReaders_surviveCorruption(t *testing.T) {
 	for _, e := range wiretest.Encodings {
 		list := wiretest.PodList(t, e, 3)
 		events := wiretest.EncodeWatch(t, e, corev1.SchemeGroupVersion, []watch.Event{
-			{Type: watch.Added, Object: wiretest.NewPod(1)}, {Type: watch.Bookmark, Object: wiretest.NewPod(1)}, {Type: watch.Error, Object: &metav1.Status{}},
+			{Type: watch.Added, Object: wiretest.NewPod(1)}, {Type: watch.Bookmark, Object: wiretest.NewPod(1)},
+			{Type: watch.Error, Object: &metav1.Status{}},
 		})
 		for range rounds {
 			for _, whole := range [][]byte{list, events} {

@@ -79,7 +79,8 @@ func signingRequestCells(o *certificatesv1.CertificateSigningRequest, now time.T
 		lifetime = duration.HumanDuration(time.Duration(*seconds) * time.Second)
 	}
 	return []any{
-		o.Name, age(o.CreationTimestamp, now), or(o.Spec.SignerName, none), o.Spec.Username, lifetime, signingStatus(&o.Status),
+		o.Name, age(o.CreationTimestamp, now), or(o.Spec.SignerName, none), o.Spec.Username, lifetime,
+		signingStatus(&o.Status),
 	}
 }
 
@@ -140,8 +141,11 @@ func podRequestCellsV1(o *certificatesv1.PodCertificateRequest, _ time.Time) []a
 // to print.
 func podRequestCellsV1beta1(o *certificatesv1beta1.PodCertificateRequest, now time.Time) []any {
 	v1 := &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
-	v1.Spec.PodName, v1.Spec.ServiceAccountName, v1.Spec.NodeName = o.Spec.PodName, o.Spec.ServiceAccountName, o.Spec.NodeName
-	v1.Spec.SignerName, v1.Spec.UnverifiedUserAnnotations = o.Spec.SignerName, o.Spec.UnverifiedUserAnnotations
+	v1.Spec.PodName = o.Spec.PodName
+	v1.Spec.ServiceAccountName = o.Spec.ServiceAccountName
+	v1.Spec.NodeName = o.Spec.NodeName
+	v1.Spec.SignerName = o.Spec.SignerName
+	v1.Spec.UnverifiedUserAnnotations = o.Spec.UnverifiedUserAnnotations
 	v1.Status.Conditions = o.Status.Conditions
 	return podRequestCellsV1(v1, now)
 }

@@ -13,7 +13,10 @@ import (
 )
 
 func webhookColumns() []column {
-	return []column{nameColumn, integer("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration"), ageColumn}
+	return []column{
+		nameColumn, integer("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration"),
+		ageColumn,
+	}
 }
 
 func mutatingWebhookCells(o *admissionv1.MutatingWebhookConfiguration, now time.Time) []any {
@@ -26,11 +29,15 @@ func validatingWebhookCells(o *admissionv1.ValidatingWebhookConfiguration, now t
 
 // policyColumns returns the columns of policies, with a column for the number of rules.
 func policyColumns(rules column) []column {
-	return []column{nameColumn, rules, text("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy"), ageColumn}
+	return []column{
+		nameColumn, rules, text("ParamKind",
+			"ParamKind specifies the kind of resources used to parameterize this policy"), ageColumn,
+	}
 }
 
 func validatingPolicyColumns() []column {
-	return policyColumns(integer("Validations", "Validations indicates the number of validation rules defined in this configuration"))
+	return policyColumns(integer("Validations",
+		"Validations indicates the number of validation rules defined in this configuration"))
 }
 
 func validatingPolicyCells(o *admissionv1.ValidatingAdmissionPolicy, now time.Time) []any {
@@ -38,7 +45,8 @@ func validatingPolicyCells(o *admissionv1.ValidatingAdmissionPolicy, now time.Ti
 }
 
 func mutatingPolicyColumns() []column {
-	return policyColumns(integer("Mutations", "Mutation indicates the number of mutations rules defined in this configuration"))
+	return policyColumns(integer("Mutations",
+		"Mutation indicates the number of mutations rules defined in this configuration"))
 }
 
 func mutatingPolicyCellsV1(o *admissionv1.MutatingAdmissionPolicy, now time.Time) []any {

@@ -81,7 +81,8 @@ func definitionCells(o *unstructured.Unstructured, _ time.Time) []any {
 	short, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "names", "shortNames")
 	return []any{
 		o.GetName(), nested(o.Object, "spec", "scope"), strings.Join(versions, ","), created(o.GetCreationTimestamp()),
-		nested(o.Object, "spec", "group"), nested(o.Object, "spec", "names", "kind"), strings.Join(short, ","), established,
+		nested(o.Object, "spec", "group"), nested(o.Object, "spec", "names", "kind"), strings.Join(short, ","),
+		established,
 	}
 }
 
@@ -210,7 +211,8 @@ func levelColumns() []column {
 	return []column{
 		nameColumn,
 		text("Type", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
-		text("NominalConcurrencyShares", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+		text("NominalConcurrencyShares",
+			flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
 		text("Queues", queuing["queues"]),
 		text("HandSize", queuing["handSize"]),
 		text("QueueLengthLimit", queuing["queueLengthLimit"]),
@@ -223,7 +225,9 @@ func levelCells(o *flowcontrolv1.PriorityLevelConfiguration, now time.Time) []an
 	if l := o.Spec.Limited; l != nil {
 		shares = int64(deref(l.NominalConcurrencyShares, 0))
 		if q := l.LimitResponse.Queuing; q != nil {
-			queues, hand, limit = int64(q.Queues), int64(q.HandSize), int64(q.QueueLengthLimit)
+			queues = int64(q.Queues)
+			hand = int64(q.HandSize)
+			limit = int64(q.QueueLengthLimit)
 		}
 	}
 	return []any{o.Name, string(o.Spec.Type), shares, queues, hand, limit, age(o.CreationTimestamp, now)}

@@ -17,7 +17,8 @@ import (
 )
 
 func autoscalerColumns() []column {
-	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(), autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
+	spec := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()
+	status := autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
 	return []column{
 		nameColumn,
 		text("Reference", spec["scaleTargetRef"]),
@@ -39,7 +40,8 @@ func autoscalerCells(o *autoscalingv2.HorizontalPodAutoscaler, now time.Time) []
 		least = strconv.Itoa(int(*n))
 	}
 	return []any{
-		o.Name, o.Spec.ScaleTargetRef.Kind + "/" + o.Spec.ScaleTargetRef.Name, metricTargets(o.Spec.Metrics, o.Status.CurrentMetrics),
+		o.Name, o.Spec.ScaleTargetRef.Kind + "/" + o.Spec.ScaleTargetRef.Name,
+		metricTargets(o.Spec.Metrics, o.Status.CurrentMetrics),
 		least, int64(o.Spec.MaxReplicas), int64(o.Status.CurrentReplicas), age(o.CreationTimestamp, now),
 	}
 }
@@ -85,7 +87,9 @@ func metricTarget(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 
 // currentMetric returns the current value of a metric of a type, nil if the status does
 // not have it.
-func currentMetric(t autoscalingv2.MetricSourceType, status *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
+func currentMetric(
+	t autoscalingv2.MetricSourceType, status *autoscalingv2.MetricStatus,
+) *autoscalingv2.MetricValueStatus {
 	switch {
 	case t == autoscalingv2.ExternalMetricSourceType && status.External != nil:
 		return &status.External.Current
@@ -158,7 +162,9 @@ func modernAutoscaler(o *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.H
 
 // modernMetrics returns the metrics of the annotation and, if the field is set, that of
 // the CPU: at its place among the statuses, or first.
-func modernMetrics(o *autoscalingv1.HorizontalPodAutoscaler, statuses []autoscalingv2.MetricStatus) []autoscalingv2.MetricSpec {
+func modernMetrics(
+	o *autoscalingv1.HorizontalPodAutoscaler, statuses []autoscalingv2.MetricStatus,
+) []autoscalingv2.MetricSpec {
 	var others []autoscalingv1.MetricSpec
 	if s, ok := o.Annotations[metricsAnnotation]; ok && json.Unmarshal([]byte(s), &others) != nil {
 		others = nil
@@ -172,7 +178,8 @@ func modernMetrics(o *autoscalingv1.HorizontalPodAutoscaler, statuses []autoscal
 		return metrics
 	}
 	at := max(slices.IndexFunc(statuses, func(s autoscalingv2.MetricStatus) bool {
-		return s.Type == autoscalingv2.ResourceMetricSourceType && s.Resource != nil && s.Resource.Name == corev1.ResourceCPU
+		return s.Type == autoscalingv2.ResourceMetricSourceType && s.Resource != nil &&
+			s.Resource.Name == corev1.ResourceCPU
 	}), 0)
 	return slices.Insert(metrics, min(at, len(metrics)), autoscalingv2.MetricSpec{
 		Type: autoscalingv2.ResourceMetricSourceType,
@@ -192,18 +199,24 @@ func modernMetric(m *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 		n.Object = &autoscalingv2.ObjectMetricSource{Target: target}
 	}
 	if s := m.Pods; s != nil {
-		n.Pods = &autoscalingv2.PodsMetricSource{Target: autoscalingv2.MetricTarget{AverageValue: &s.TargetAverageValue}}
+		n.Pods = &autoscalingv2.PodsMetricSource{
+			Target: autoscalingv2.MetricTarget{AverageValue: &s.TargetAverageValue},
+		}
 	}
 	if s := m.Resource; s != nil {
 		n.Resource = &autoscalingv2.ResourceMetricSource{
-			Name:   s.Name,
-			Target: autoscalingv2.MetricTarget{AverageValue: s.TargetAverageValue, AverageUtilization: s.TargetAverageUtilization},
+			Name: s.Name,
+			Target: autoscalingv2.MetricTarget{
+				AverageValue: s.TargetAverageValue, AverageUtilization: s.TargetAverageUtilization,
+			},
 		}
 	}
 	if s := m.ContainerResource; s != nil {
 		n.ContainerResource = &autoscalingv2.ContainerResourceMetricSource{
-			Name:   s.Name,
-			Target: autoscalingv2.MetricTarget{AverageValue: s.TargetAverageValue, AverageUtilization: s.TargetAverageUtilization},
+			Name: s.Name,
+			Target: autoscalingv2.MetricTarget{
+				AverageValue: s.TargetAverageValue, AverageUtilization: s.TargetAverageUtilization,
+			},
 		}
 	}
 	if s := m.External; s != nil {

@@ -46,7 +46,8 @@ func quotaColumns() []column {
 	return []column{
 		nameColumn,
 		text("Request", "Request represents a minimum amount of cpu/memory that a container may consume."),
-		text("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
+		text("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of "+
+			"contention on the node."),
 		ageColumn,
 	}
 }
@@ -64,7 +65,9 @@ func quotaCells(quota *corev1.ResourceQuota, now time.Time) []any {
 			requests = append(requests, entry)
 		}
 	}
-	return []any{quota.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), age(quota.CreationTimestamp, now)}
+	return []any{
+		quota.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), age(quota.CreationTimestamp, now),
+	}
 }
 
 func componentColumns() []column {

@@ -31,7 +31,8 @@ type Column struct {
 func Custom(columns []Column) (*Printer, error) {
 	if len(columns) == 0 {
 		columns = []Column{{
-			Name: "Age", Type: "date", Description: metaDoc["creationTimestamp"], JSONPath: ".metadata.creationTimestamp",
+			Name: "Age", Type: "date", Description: metaDoc["creationTimestamp"],
+			JSONPath: ".metadata.creationTimestamp",
 		}}
 	}
 	p := &Printer{columns: []column{nameColumn}}

@@ -82,7 +82,8 @@ func TestCustom_columns(t *testing.T) {
 	}
 
 	p, err = table.Custom([]table.Column{
-		{Name: "Good", Type: "string", JSONPath: ".spec.text", Priority: 3, Format: "f"}, {Name: "Bad", Type: "string", JSONPath: ".spec["},
+		{Name: "Good", Type: "string", JSONPath: ".spec.text", Priority: 3, Format: "f"},
+		{Name: "Bad", Type: "string", JSONPath: ".spec["},
 		{Name: "After", Type: "string", JSONPath: ".spec.text"},
 	})
 	if err == nil {
@@ -106,7 +107,9 @@ func TestCustom_columns(t *testing.T) {
 // arbitrary.
 func TestCustom_isShared(t *testing.T) {
 	p, err := table.Custom([]table.Column{
-		{Name: "Item", Type: "string", JSONPath: `.spec.list[?(@.k=="z")].k`}, {Name: "Range", Type: "string", JSONPath: "}{range .spec.list[*]}{.k}{end"},
+		{Name: "Item", Type: "string", JSONPath: `.spec.list[?(@.k=="z")].k`}, {
+			Name: "Range", Type: "string", JSONPath: "}{range .spec.list[*]}{.k}{end",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,9 @@ import (
 )
 
 func deviceClaimColumns() []column {
-	return []column{nameColumn, text("State", "A summary of the current state (allocated, pending, reserved, etc.)."), ageColumn}
+	return []column{
+		nameColumn, text("State", "A summary of the current state (allocated, pending, reserved, etc.)."), ageColumn,
+	}
 }
 
 func deviceClaimCellsV1(o *resourcev1.ResourceClaim, now time.Time) []any {

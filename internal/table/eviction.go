@@ -39,7 +39,8 @@ func evictionRequestCells(o *lifecyclev1alpha1.EvictionRequest, now time.Time) [
 
 func evictionColumns() []column {
 	target := lifecyclev1alpha1.EvictionSpec{}.SwaggerDoc()["target"]
-	responder, status := lifecyclev1alpha1.ResponderStatus{}.SwaggerDoc(), lifecyclev1alpha1.EvictionStatus{}.SwaggerDoc()
+	responder := lifecyclev1alpha1.ResponderStatus{}.SwaggerDoc()
+	status := lifecyclev1alpha1.EvictionStatus{}.SwaggerDoc()
 	return []column{
 		nameColumn,
 		text("Target", target),
@@ -64,7 +65,9 @@ func evictionCells(o *lifecyclev1alpha1.Eviction, now time.Time) []any {
 	name, report := unset, reportOf(nil, nil, now)
 	if active != nil {
 		name = active.Name
-		i := slices.IndexFunc(o.Status.Responders, func(r lifecyclev1alpha1.ResponderStatus) bool { return r.Name == active.Name })
+		i := slices.IndexFunc(o.Status.Responders, func(r lifecyclev1alpha1.ResponderStatus) bool {
+			return r.Name == active.Name
+		})
 		if i >= 0 {
 			report = reportOf(active, &o.Status.Responders[i], now)
 		}
@@ -99,7 +102,8 @@ func activeResponder(list []lifecyclev1alpha1.TargetResponder) (active *lifecycl
 	var done *lifecyclev1alpha1.TargetResponder
 	for i := range list {
 		switch list[i].State {
-		case lifecyclev1alpha1.ResponderStateCanceled, lifecyclev1alpha1.ResponderStateInterrupted, lifecyclev1alpha1.ResponderStateCompleted:
+		case lifecyclev1alpha1.ResponderStateCanceled, lifecyclev1alpha1.ResponderStateInterrupted,
+			lifecyclev1alpha1.ResponderStateCompleted:
 			begun++
 			done = &list[i]
 		case lifecyclev1alpha1.ResponderStateActive:
@@ -116,7 +120,9 @@ func activeResponder(list []lifecyclev1alpha1.TargetResponder) (active *lifecycl
 // responderReport is the progress that a responder reports.
 type responderReport struct{ status, finish, heartbeat, message string }
 
-func reportOf(responder *lifecyclev1alpha1.TargetResponder, s *lifecyclev1alpha1.ResponderStatus, now time.Time) responderReport {
+func reportOf(
+	responder *lifecyclev1alpha1.TargetResponder, s *lifecyclev1alpha1.ResponderStatus, now time.Time,
+) responderReport {
 	r := responderReport{status: unset, finish: unknown, heartbeat: unset, message: unset}
 	if responder == nil || s == nil {
 		return r

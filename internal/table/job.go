@@ -25,7 +25,8 @@ func jobColumns() []column {
 }
 
 func cronJobColumns() []column {
-	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
+	spec := batchv1.CronJobSpec{}.SwaggerDoc()
+	status := batchv1.CronJobStatus{}.SwaggerDoc()
 	return append([]column{
 		nameColumn,
 		text("Schedule", spec["schedule"]),

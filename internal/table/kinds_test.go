@@ -12,7 +12,11 @@ import (
 )
 
 func TestFor_unknownKinds(t *testing.T) {
-	for _, kind := range []schema.GroupVersionKind{{Kind: "Pod"}, {Version: "v1", Kind: "Widget"}, {Group: "apps", Version: "v1", Kind: "Pod"}} {
+	for _, kind := range []schema.GroupVersionKind{
+		{Kind: "Pod"},
+		{Version: "v1", Kind: "Widget"},
+		{Group: "apps", Version: "v1", Kind: "Pod"},
+	} {
 		if _, ok := table.For(kind); ok {
 			t.Errorf("%s has a printer", kind)
 		}

@@ -39,7 +39,8 @@ func ingressCells(ingress *networkingv1.Ingress, now time.Time) []any {
 		ports = "80, 443"
 	}
 	return []any{
-		ingress.Name, deref(ingress.Spec.IngressClassName, none), ingressHosts(ingress.Spec.Rules), uniqueSorted(points),
+		ingress.Name, deref(ingress.Spec.IngressClassName, none), ingressHosts(ingress.Spec.Rules),
+		uniqueSorted(points),
 		ports, age(ingress.CreationTimestamp, now),
 	}
 }
@@ -86,7 +87,9 @@ func ingressClassCells(o *networkingv1.IngressClass, now time.Time) []any {
 }
 
 func networkPolicyColumns() []column {
-	return []column{nameColumn, text("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), ageColumn}
+	return []column{
+		nameColumn, text("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), ageColumn,
+	}
 }
 
 func networkPolicyCells(o *networkingv1.NetworkPolicy, now time.Time) []any {
@@ -189,7 +192,8 @@ func servicePorts(service *corev1.Service) string {
 const shownEndpoints = 3
 
 func endpointsColumns() []column {
-	return []column{nameColumn, text("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"]), ageColumn} //nolint:staticcheck // deprecated, but served
+	description := corev1.Endpoints{}.SwaggerDoc()["subsets"] //nolint:staticcheck // deprecated, but served
+	return []column{nameColumn, text("Endpoints", description), ageColumn}
 }
 
 //nolint:staticcheck // deprecated, but served
@@ -231,7 +235,9 @@ func endpointSliceColumns() []column {
 }
 
 func endpointSliceCells(o *discoveryv1.EndpointSlice, now time.Time) []any {
-	return []any{o.Name, string(o.AddressType), slicePorts(o.Ports), sliceAddresses(o.Endpoints), age(o.CreationTimestamp, now)}
+	return []any{
+		o.Name, string(o.AddressType), slicePorts(o.Ports), sliceAddresses(o.Endpoints), age(o.CreationTimestamp, now),
+	}
 }
 
 func slicePorts(ports []discoveryv1.EndpointPort) string {

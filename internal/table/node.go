@@ -12,7 +12,8 @@ import (
 )
 
 func nodeColumns() []column {
-	system, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
+	system := corev1.NodeSystemInfo{}.SwaggerDoc()
+	status := corev1.NodeStatus{}.SwaggerDoc()
 	return []column{
 		nameColumn,
 		text("Status", "The status of the node"),

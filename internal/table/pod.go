@@ -24,7 +24,8 @@ func podColumns() []column {
 		nameColumn,
 		text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
 		text("Status", "The aggregate status of the containers in this pod."),
-		text("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
+		text("Restarts", "The number of times the containers in this pod have been restarted and when the last "+
+			"container in this pod has restarted."),
 		ageColumn,
 		wide(text("IP", status["podIP"])),
 		wide(text("Node", spec["nodeName"])),

@@ -128,7 +128,9 @@ func quiet(k *kubetest.Cluster) *rest.Config {
 }
 
 // store writes an object directly into etcd.
-func store(ctx context.Context, k *kubetest.Cluster, resource schema.GroupResource, o *unstructured.Unstructured) error {
+func store(
+	ctx context.Context, k *kubetest.Cluster, resource schema.GroupResource, o *unstructured.Unstructured,
+) error {
 	truth, err := k.Truth(ctx, resource)
 	if err != nil {
 		return err
@@ -145,7 +147,9 @@ func store(ctx context.Context, k *kubetest.Cluster, resource schema.GroupResour
 	return k.Put(ctx, truth.Objects[i].Key, b)
 }
 
-func make1(ctx context.Context, c dynamic.ResourceInterface, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func make1(
+	ctx context.Context, c dynamic.ResourceInterface, o *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	var made *unstructured.Unstructured
 	err := eventually(ctx, func() (err error) {
 		made, err = c.Create(ctx, o, metav1.CreateOptions{})
@@ -194,7 +198,8 @@ func signingRequest(name string, asPEM bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+	request, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
 	if asPEM {
 		request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
 	}

@@ -64,7 +64,9 @@ func TestPrinter_columnsAreTheCallers(t *testing.T) {
 
 func TestPrinter_conditions(t *testing.T) {
 	p := printer(t, corev1.SchemeGroupVersion.WithKind("Pod"))
-	for phase, want := range map[corev1.PodPhase]int{corev1.PodRunning: 0, corev1.PodSucceeded: 1, corev1.PodFailed: 1} {
+	for phase, want := range map[corev1.PodPhase]int{
+		corev1.PodRunning: 0, corev1.PodSucceeded: 1, corev1.PodFailed: 1,
+	} {
 		row, err := p.Row(&corev1.Pod{Status: corev1.PodStatus{Phase: phase}}, now)
 		if err != nil {
 			t.Error(err)
@@ -114,7 +116,10 @@ func TestRows_ofStorageClasses(t *testing.T) {
 func TestRows_ofFlowSchemas(t *testing.T) {
 	p := printer(t, flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"))
 	flow := func(name string, precedence int32) runtime.Object {
-		return &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
+		return &flowcontrolv1.FlowSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence},
+		}
 	}
 	list := []runtime.Object{flow("c", 5), flow("b", 9), flow("a", 9), flow("d", 1)}
 	rows, err := p.Rows(list, now)
@@ -130,7 +135,10 @@ func TestRows_ofFlowSchemas(t *testing.T) {
 
 func TestRows_ofOtherKinds(t *testing.T) {
 	p := printer(t, corev1.SchemeGroupVersion.WithKind("Namespace"))
-	rows, err := p.Rows([]runtime.Object{parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: b}}"), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: a}}")}, now)
+	rows, err := p.Rows([]runtime.Object{
+		parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: b}}"),
+		parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: a}}"),
+	}, now)
 	if err != nil || p.Whole() {
 		t.Fatal(err, p.Whole())
 	}
@@ -142,7 +150,8 @@ func TestRows_ofOtherKinds(t *testing.T) {
 // Objects are shared, and a Quantity caches its text when it is first formatted. The race
 // detector notices that.
 func TestPrinter_isShared(t *testing.T) {
-	target, current := resource.NewMilliQuantity(1500, resource.DecimalSI), resource.NewQuantity(2<<30, resource.BinarySI)
+	target, current := resource.NewMilliQuantity(1500, resource.DecimalSI),
+		resource.NewQuantity(2<<30, resource.BinarySI)
 	obj := &autoscalingv2.HorizontalPodAutoscaler{
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{Metrics: []autoscalingv2.MetricSpec{{
 			Type: autoscalingv2.PodsMetricSourceType,

@@ -24,7 +24,9 @@ func priorityClassColumns() []column {
 }
 
 func priorityClassCells(o *schedulingv1.PriorityClass, now time.Time) []any {
-	return []any{o.Name, int64(o.Value), o.GlobalDefault, age(o.CreationTimestamp, now), string(deref(o.PreemptionPolicy, ""))}
+	return []any{
+		o.Name, int64(o.Value), o.GlobalDefault, age(o.CreationTimestamp, now), string(deref(o.PreemptionPolicy, "")),
+	}
 }
 
 var workloadColumn = text("Workload", "Name of the referenced Workload object")

@@ -126,7 +126,8 @@ func TestServer(t *testing.T) {
 
 	// Discovery fails from here on: this server never responds.
 	populate(ctx, t, k, []*unstructured.Unstructured{{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.nowhere.example.com"},
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1.nowhere.example.com"},
 		"spec": map[string]any{
 			"group": "nowhere.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
 			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default", "name": "nowhere"},
@@ -144,7 +145,9 @@ func TestServer(t *testing.T) {
 		}
 		kinds++
 		all.Go(func() {
-			c := comparison{server: s, printer: printer, path: pathOf(version.WithResource(r.Name)), kind: version.WithKind(r.Kind)}
+			c := comparison{
+				server: s, printer: printer, path: pathOf(version.WithResource(r.Name)), kind: version.WithKind(r.Kind),
+			}
 			encodings := []string{"application/json"}
 			if scheme.Scheme.Recognizes(c.kind) {
 				encodings = append(encodings, runtime.ContentTypeProtobuf)
@@ -296,7 +299,9 @@ func (c *comparison) first(ctx context.Context) error {
 
 // compare requests a table and compares it with ours. An age is correct if it was correct
 // when the request was sent or when the response arrived.
-func (c *comparison) compare(ctx context.Context, path string, print func(now time.Time) ([]metav1.TableRow, error)) error {
+func (c *comparison) compare(
+	ctx context.Context, path string, print func(now time.Time) ([]metav1.TableRow, error),
+) error {
 	return eventually(ctx, func() error {
 		want, begin, end, err := c.server.table(ctx, path)
 		if err != nil {
@@ -334,7 +339,8 @@ func same(want metav1.Table, columns []metav1.TableColumnDefinition, before, aft
 		}
 		for j := range w.Cells {
 			if !reflect.DeepEqual(w.Cells[j], b[j]) && !reflect.DeepEqual(w.Cells[j], a[j]) {
-				return fmt.Errorf("row %d has %#v in cell %d, the server's has %#v: %q and %q", i, b[j], j, w.Cells[j], b, w.Cells)
+				return fmt.Errorf("row %d has %#v in cell %d, the server's has %#v: %q and %q", i, b[j], j, w.Cells[j],
+					b, w.Cells)
 			}
 		}
 		if d := cmp.Diff(w.Conditions, before[i].Conditions); d != "" {

@@ -39,7 +39,9 @@ func storageClassCells(o *storagev1.StorageClass, now time.Time) []any {
 }
 
 func attributesClassColumns() []column {
-	return []column{nameColumn, text("DriverName", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]), ageColumn}
+	return []column{
+		nameColumn, text("DriverName", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]), ageColumn,
+	}
 }
 
 func attributesClassCells(o *storagev1.VolumeAttributesClass, now time.Time) []any {
@@ -68,7 +70,9 @@ func attachmentCells(o *storagev1.VolumeAttachment, now time.Time) []any {
 }
 
 func csiNodeColumns() []column {
-	return []column{nameColumn, integer("Drivers", "Drivers indicates the number of CSI drivers registered on the node"), ageColumn}
+	return []column{
+		nameColumn, integer("Drivers", "Drivers indicates the number of CSI drivers registered on the node"), ageColumn,
+	}
 }
 
 func csiNodeCells(o *storagev1.CSINode, now time.Time) []any {
@@ -102,8 +106,10 @@ func csiDriverCells(o *storagev1.CSIDriver, now time.Time) []any {
 		tokens = strings.Join(audiences, ",")
 	}
 	return []any{
-		o.Name, deref(o.Spec.AttachRequired, true), deref(o.Spec.PodInfoOnMount, false), deref(o.Spec.StorageCapacity, false),
-		tokens, deref(o.Spec.RequiresRepublish, false), or(strings.Join(modes, ","), none), age(o.CreationTimestamp, now),
+		o.Name, deref(o.Spec.AttachRequired, true), deref(o.Spec.PodInfoOnMount, false),
+		deref(o.Spec.StorageCapacity, false),
+		tokens, deref(o.Spec.RequiresRepublish, false), or(strings.Join(modes, ","), none),
+		age(o.CreationTimestamp, now),
 	}
 }
 
@@ -147,7 +153,8 @@ func precedes(a, b *storagev1.StorageClass) bool {
 }
 
 func volumeColumns() []column {
-	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
+	spec := corev1.PersistentVolumeSpec{}.SwaggerDoc()
+	status := corev1.PersistentVolumeStatus{}.SwaggerDoc()
 	return []column{
 		nameColumn,
 		text("Capacity", spec["capacity"]),
@@ -178,14 +185,16 @@ func volumeCells(volume *corev1.PersistentVolume, now time.Time) []any {
 	}
 	capacity := volume.Spec.Capacity[corev1.ResourceStorage]
 	return []any{
-		volume.Name, capacity.String(), accessModes(volume.Spec.AccessModes), string(volume.Spec.PersistentVolumeReclaimPolicy),
+		volume.Name, capacity.String(), accessModes(volume.Spec.AccessModes),
+		string(volume.Spec.PersistentVolumeReclaimPolicy),
 		phase, claim, class, deref(volume.Spec.VolumeAttributesClassName, unset), volume.Status.Reason,
 		age(volume.CreationTimestamp, now), string(deref(volume.Spec.VolumeMode, unset)),
 	}
 }
 
 func claimColumns() []column {
-	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
+	spec := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()
+	status := corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 	return []column{
 		nameColumn,
 		text("Status", status["phase"]),
@@ -214,7 +223,8 @@ func claimCells(claim *corev1.PersistentVolumeClaim, now time.Time) []any {
 		capacity, modes = storage.String(), accessModes(claim.Status.AccessModes)
 	}
 	return []any{
-		claim.Name, phase, claim.Spec.VolumeName, capacity, modes, class, deref(claim.Spec.VolumeAttributesClassName, unset),
+		claim.Name, phase, claim.Spec.VolumeName, capacity, modes, class,
+		deref(claim.Spec.VolumeAttributesClassName, unset),
 		age(claim.CreationTimestamp, now), string(deref(claim.Spec.VolumeMode, unset)),
 	}
 }
@@ -225,7 +235,8 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 		mode corev1.PersistentVolumeAccessMode
 		text string
 	}{
-		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
+		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"},
+		{corev1.ReadWriteOncePod, "RWOP"},
 	} {
 		if slices.Contains(modes, m.mode) {
 			short = append(short, m.text)

@@ -66,7 +66,8 @@ func replicaSetCells(o *appsv1.ReplicaSet, now time.Time) []any {
 }
 
 func replicationControllerColumns() []column {
-	return replicaColumns(corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc())
+	return replicaColumns(corev1.ReplicationControllerSpec{}.SwaggerDoc(),
+		corev1.ReplicationControllerStatus{}.SwaggerDoc())
 }
 
 func replicationControllerCells(o *corev1.ReplicationController, now time.Time) []any {
@@ -74,8 +75,13 @@ func replicationControllerCells(o *corev1.ReplicationController, now time.Time) 
 	if o.Spec.Template != nil {
 		names, images = containers(o.Spec.Template.Spec.Containers)
 	}
-	desired, current, ready := int64(deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas)
-	return []any{o.Name, desired, current, ready, age(o.CreationTimestamp, now), names, images, labels.FormatLabels(o.Spec.Selector)}
+	desired := int64(deref(o.Spec.Replicas, 0))
+	current := int64(o.Status.Replicas)
+	ready := int64(o.Status.ReadyReplicas)
+	return []any{
+		o.Name, desired, current, ready, age(o.CreationTimestamp, now), names, images,
+		labels.FormatLabels(o.Spec.Selector),
+	}
 }
 
 func statefulSetColumns() []column {
@@ -84,7 +90,9 @@ func statefulSetColumns() []column {
 
 func statefulSetCells(o *appsv1.StatefulSet, now time.Time) []any {
 	names, images := containers(o.Spec.Template.Spec.Containers)
-	return []any{o.Name, ratio(o.Status.ReadyReplicas, deref(o.Spec.Replicas, 0)), age(o.CreationTimestamp, now), names, images}
+	return []any{
+		o.Name, ratio(o.Status.ReadyReplicas, deref(o.Spec.Replicas, 0)), age(o.CreationTimestamp, now), names, images,
+	}
 }
 
 func daemonSetColumns() []column {
@@ -104,7 +112,8 @@ func daemonSetColumns() []column {
 func daemonSetCells(o *appsv1.DaemonSet, now time.Time) []any {
 	names, images := containers(o.Spec.Template.Spec.Containers)
 	return []any{
-		o.Name, int64(o.Status.DesiredNumberScheduled), int64(o.Status.CurrentNumberScheduled), int64(o.Status.NumberReady),
+		o.Name, int64(o.Status.DesiredNumberScheduled), int64(o.Status.CurrentNumberScheduled),
+		int64(o.Status.NumberReady),
 		int64(o.Status.UpdatedNumberScheduled), int64(o.Status.NumberAvailable),
 		labels.FormatLabels(o.Spec.Template.Spec.NodeSelector), age(o.CreationTimestamp, now),
 		names, images, metav1.FormatLabelSelector(o.Spec.Selector),

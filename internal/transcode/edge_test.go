@@ -59,25 +59,37 @@ func edges() map[string][]string {
 	all := map[string][]string{}
 	add := func(kind string, raw ...string) { all[kind] = append(all[kind], raw...) }
 
-	texts := []string{"", "a", "\x00\x01\x1f\x7f", "\b\f\n\r\t\v", `"\/`, "<a href='x'>&amp;</a>", "\u2028\u2029\u2027", "é日本😀", "\xff", "a\xffb", "\xe2\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\ufffd"}
+	texts := []string{
+		"", "a", "\x00\x01\x1f\x7f", "\b\f\n\r\t\v", `"\/`, "<a href='x'>&amp;</a>", "\u2028\u2029\u2027", "é日本😀",
+		"\xff", "a\xffb", "\xe2\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\ufffd",
+	}
 	for _, text := range texts {
 		add("pod", meta(bytesField(1, text)), meta(mapEntry(11, text, text)), spec(bytesField(20, bytesField(6, text))))
 		add("config", bytesField(2, bytesField(1, text)), mapEntry(3, "k", text), mapEntry(3, text, ""))
 		add("secret", mapEntry(2, text, text))
 	}
 	// Repeated fields: scalars, messages, maps, and lists whose parts are not contiguous.
-	name, other := meta(bytesField(1, "a"), mapEntry(12, "x", "1")), meta(bytesField(1, "b"), mapEntry(12, "a", "2"), mapEntry(12, "x", "3"))
-	container, volume := bytesField(2, bytesField(1, "c")), bytesField(1, bytesField(1, "v"), bytesField(2, bytesField(1, bytesField(1, "/p"))))
+	name, other := meta(bytesField(1, "a"), mapEntry(12, "x", "1")),
+		meta(bytesField(1, "b"), mapEntry(12, "a", "2"), mapEntry(12, "x", "3"))
+	container, volume := bytesField(2, bytesField(1, "c")),
+		bytesField(1, bytesField(1, "v"), bytesField(2, bytesField(1, bytesField(1, "/p"))))
 	add("pod", name+other, name+name+other, name+meta(), meta()+name, meta(bytesField(1, "a"), bytesField(1, "")),
 		spec(container, volume, container, volume), spec(container)+name+spec(volume)+spec(container),
 		spec(bytesField(1, bytesField(2, bytesField(1)), bytesField(2, bytesField(1, bytesField(1, "/p"))))),
-		spec(bytesField(14, bytesField(6, "")), bytesField(14)), spec(bytesField(14, bytesField(9)), intField(11, 1), intField(11, 0)),
+		spec(bytesField(14, bytesField(6, "")), bytesField(14)),
+		spec(bytesField(14, bytesField(9)), intField(11, 1), intField(11, 0)),
 		name[:len(name)-1]+other, meta("\x0a\x05ab")+meta("abc"))
 	// Times.
-	for _, seconds := range []int64{0, 1, -1, 1.7e9, -62135596800, -62135596801, 253402300799, 253402300800, math.MaxInt64, math.MinInt64} {
-		for _, nanos := range []string{"", intField(2, 1), intField(2, 999999999), intField(2, math.MaxUint64), intField(2, 1<<33), bytesField(2), intField(3, 1), intField(1, 5)} {
+	for _, seconds := range []int64{
+		0, 1, -1, 1.7e9, -62135596800, -62135596801, 253402300799, 253402300800, math.MaxInt64, math.MinInt64,
+	} {
+		for _, nanos := range []string{
+			"", intField(2, 1), intField(2, 999999999), intField(2, math.MaxUint64), intField(2, 1<<33), bytesField(2),
+			intField(3, 1), intField(1, 5),
+		} {
 			moment := intField(1, uint64(seconds)) + nanos
-			add("pod", meta(bytesField(8, moment)), meta(bytesField(9, moment)), meta(bytesField(8, moment), bytesField(8)), meta(bytesField(8), bytesField(8, moment)))
+			add("pod", meta(bytesField(8, moment)), meta(bytesField(9, moment)),
+				meta(bytesField(8, moment), bytesField(8)), meta(bytesField(8), bytesField(8, moment)))
 			add("lease", spec(bytesField(3, moment)), spec(bytesField(3, moment), bytesField(3)))
 		}
 	}
@@ -86,40 +98,62 @@ func edges() map[string][]string {
 	// Numbers.
 	for _, n := range []uint64{0, 1, 127, 128, 1 << 31, 1 << 32, 1<<32 + 1, math.MaxUint64} {
 		add("pod", meta(intField(7, n)), spec(intField(4, n), intField(5, n), intField(11, n), intField(25, n)),
-			spec(bytesField(2, bytesField(6, intField(2, n), intField(3, n)))), spec(bytesField(14, intField(4, n), intField(4, 2))), spec(bytesField(14, bytesField(4, string(binary.AppendUvarint(nil, n)), "\x05"))))
+			spec(bytesField(2, bytesField(6, intField(2, n), intField(3, n)))),
+			spec(bytesField(14, intField(4, n), intField(4, 2))),
+			spec(bytesField(14, bytesField(4, string(binary.AppendUvarint(nil, n)), "\x05"))))
 		for _, kind := range []uint64{0, 1, 2, n} {
 			port := spec(bytesField(1, bytesField(4, intField(1, kind), intField(2, n), bytesField(3, "http"))))
-			add("service", port, spec(bytesField(1, bytesField(4, intField(1, kind)), bytesField(4, bytesField(3, "x")))))
+			add("service", port, spec(
+				bytesField(1, bytesField(4, intField(1, kind)), bytesField(4, bytesField(3, "x"))),
+			))
 		}
 	}
 	// Quantities and embedded JSON.
-	for _, q := range []string{"", "0", "-0", "1", "1.5", "1.5Gi", "1000", "1000m", "1500m", "1024Mi", "1025Mi", "999Ti", "1Pi", "1e3", "1E", "+1", " 1", "1 ", "x", "0.1", "00", "1K", "9223372036854775807", "99999999999999999999"} {
+	for _, q := range []string{
+		"", "0", "-0", "1", "1.5", "1.5Gi", "1000", "1000m", "1500m", "1024Mi", "1025Mi", "999Ti", "1Pi", "1e3", "1E",
+		"+1", " 1", "1 ", "x", "0.1", "00", "1K", "9223372036854775807", "99999999999999999999",
+	} {
 		status := func(quantity string) string { return bytesField(3, mapEntry(1, "cpu", quantity)) }
-		add("node", status(bytesField(1, q)), status(bytesField(1, q, "")+bytesField(1, "1")), status(bytesField(1, q))+status(bytesField(1, "2")), status(bytesField(1, q)+intField(2, 1)))
+		add("node", status(bytesField(1, q)), status(bytesField(1, q, "")+bytesField(1, "1")),
+			status(bytesField(1, q))+status(bytesField(1, "2")), status(bytesField(1, q)+intField(2, 1)))
 	}
 	add("node", bytesField(3, mapEntry(1, "cpu", "")), bytesField(3, mapEntry(1, "cpu", bytesField(2, "x"))))
 	for _, text := range []string{
-		"", "{}", " {}", "{} ", "{ }", "null", "[]", "[1]", "1", `"a"`, "true", `{"a":1}`, `{"a":1.5}`, `{"a":-0}`, `{"a":01}`, `{"a":1e3}`, `{"a":-}`, `{"a":[1,true,false,null,{"b":"c"}]}`,
-		`{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{a:1}`, `{"a":1}x`, `{"a":[}`, `{"a":[1}]`, `{"a`, `{"a":"b`, `{"a":"\`, `{"a":"\u00e9"}`, `{"a":"\x"}`, `{"a":"<&>"}`, "{\"a\":\"\xff\"}", "{\"a\":\"\u2028\"}", "{\"a\":\"é\"}", "{\"a\":\"\n\"}",
-		`{"a":1,"a":2}`, `{"a": 1}`, "\xbf\xff", "\xa0", strings.Repeat(`{"a":`, 150) + "1" + strings.Repeat("}", 150), strings.Repeat(`{"a":[`, 60) + strings.Repeat("]}", 60), strings.Repeat(`{"a":`, 90),
+		"", "{}", " {}", "{} ", "{ }", "null", "[]", "[1]", "1", `"a"`, "true", `{"a":1}`, `{"a":1.5}`, `{"a":-0}`,
+		`{"a":01}`, `{"a":1e3}`, `{"a":-}`, `{"a":[1,true,false,null,{"b":"c"}]}`,
+		`{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{a:1}`, `{"a":1}x`, `{"a":[}`, `{"a":[1}]`, `{"a`, `{"a":"b`, `{"a":"\`,
+		`{"a":"\u00e9"}`, `{"a":"\x"}`, `{"a":"<&>"}`, "{\"a\":\"\xff\"}", "{\"a\":\"\u2028\"}", "{\"a\":\"é\"}",
+		"{\"a\":\"\n\"}",
+		`{"a":1,"a":2}`, `{"a": 1}`, "\xbf\xff", "\xa0", strings.Repeat(`{"a":`, 150) + "1" + strings.Repeat("}", 150),
+		strings.Repeat(`{"a":[`, 60) + strings.Repeat("]}", 60), strings.Repeat(`{"a":`, 90),
 	} {
-		add("revision", bytesField(2, bytesField(1, text)), bytesField(2, bytesField(1, text), bytesField(1, "{}")), bytesField(2, intField(2, 1), bytesField(1, text)))
+		add("revision", bytesField(2, bytesField(1, text)), bytesField(2, bytesField(1, text), bytesField(1, "{}")),
+			bytesField(2, intField(2, 1), bytesField(1, text)))
 		add("pod", meta(bytesField(17, bytesField(7, bytesField(1, text)))))
 	}
 	// Lists that are messages.
 	extra := func(entry string) string { return spec(bytesField(5, bytesField(1, "k"), bytesField(2, entry))) }
-	add("access", extra(""), extra(bytesField(1, "a")), extra(bytesField(1, "a")+bytesField(1)), extra(intField(1, 1)), extra(bytesField(2, "x")), extra(bytesField(1, "a"))+extra(bytesField(1, "b")), extra("\x0a\x05"))
+	add("access", extra(""), extra(bytesField(1, "a")), extra(bytesField(1, "a")+bytesField(1)), extra(intField(1, 1)),
+		extra(bytesField(2, "x")), extra(bytesField(1, "a"))+extra(bytesField(1, "b")), extra("\x0a\x05"))
 	// Map entries that no encoder writes.
-	for _, entry := range []string{"", bytesField(1, "k"), bytesField(2, "v"), bytesField(2, "v") + bytesField(1, "k"), bytesField(1, "k") + bytesField(1, "l") + bytesField(2, "v"),
-		bytesField(1, "k") + bytesField(2, "v") + bytesField(2, "w"), bytesField(1, "k") + bytesField(2, "v") + bytesField(3, "w"), bytesField(1, "k") + intField(2, 2), bytesField(1, "k") + "\x12\x7fv", "\x0a\x03k"} {
-		add("config", bytesField(2, entry), bytesField(2, entry)+bytesField(2, "\x0a\x01a\x12\x01b"), bytesField(3, entry), bytesField(3, entry)+strings.Repeat("\x20\x01", 10))
+	for _, entry := range []string{"", bytesField(1, "k"), bytesField(2, "v"), bytesField(2, "v") + bytesField(1, "k"),
+		bytesField(1, "k") + bytesField(1, "l") + bytesField(2, "v"),
+		bytesField(1, "k") + bytesField(2, "v") + bytesField(2, "w"),
+		bytesField(1, "k") + bytesField(2, "v") + bytesField(3, "w"), bytesField(1, "k") + intField(2, 2),
+		bytesField(1, "k") + "\x12\x7fv", "\x0a\x03k"} {
+		add("config", bytesField(2, entry), bytesField(2, entry)+bytesField(2, "\x0a\x01a\x12\x01b"),
+			bytesField(3, entry), bytesField(3, entry)+strings.Repeat("\x20\x01", 10))
 		add("node", bytesField(3, bytesField(1, entry)))
 	}
-	add("config", mapEntry(2, "b", "1")+mapEntry(2, "a", "2")+mapEntry(2, "b", "3")+mapEntry(2, "c", "4"), mapEntry(2, "a", "1")+intField(4, 1)+mapEntry(2, "a", "2")+intField(4, 0))
+	add("config", mapEntry(2, "b", "1")+mapEntry(2, "a", "2")+mapEntry(2, "b", "3")+mapEntry(2, "c", "4"),
+		mapEntry(2, "a", "1")+intField(4, 1)+mapEntry(2, "a", "2")+intField(4, 0))
 	// Unknown and malformed fields.
-	add("pod", intField(99, 7), bytesField(99, "x"), bytesField(1<<20, "x"), "\x9b\x06\x08\x01\x9c\x06", "\x9b\x06", "\x9c\x06", "\x99\x06\x01\x02\x03\x04\x05\x06\x07\x08", "\x9d\x06\x01\x02\x03\x04", "\x9d\x06\x01",
-		"\x02\x00", "\x00\x01", "\x07\x00", "\x0e", "\x0f\x00", "\x08\x01", "\x09", "\x0b\x0c", "\x0a", "\x0a\x80", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-		"\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x00\x00", "\x0a\x80\x00", meta("\x08\x01"), meta("\x38"), meta("\x3a\x00"), spec("\x12\x01\x0a"), "\xfa\xff\xff\xff\xff\x01\x00")
+	add("pod", intField(99, 7), bytesField(99, "x"), bytesField(1<<20, "x"), "\x9b\x06\x08\x01\x9c\x06", "\x9b\x06",
+		"\x9c\x06", "\x99\x06\x01\x02\x03\x04\x05\x06\x07\x08", "\x9d\x06\x01\x02\x03\x04", "\x9d\x06\x01",
+		"\x02\x00", "\x00\x01", "\x07\x00", "\x0e", "\x0f\x00", "\x08\x01", "\x09", "\x0b\x0c", "\x0a", "\x0a\x80",
+		"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x00\x00", "\x0a\x80\x00", meta("\x08\x01"), meta("\x38"),
+		meta("\x3a\x00"), spec("\x12\x01\x0a"), "\xfa\xff\xff\xff\xff\x01\x00")
 	return all
 }
 
@@ -163,8 +197,11 @@ func TestAppendJSON_ofEveryPiece(t *testing.T) {
 }
 
 func TestAppendJSON_ofNoMessage(t *testing.T) {
-	for _, typ := range []reflect.Type{nil, podType.Elem(), reflect.TypeFor[*metav1.WatchEvent]().Elem(), reflect.TypeFor[*string]()} {
-		if b, err := transcode.AppendJSON([]byte("before"), typ, podMessage(t, 1)); err == nil || string(b) != "before" {
+	for _, typ := range []reflect.Type{
+		nil, podType.Elem(), reflect.TypeFor[*metav1.WatchEvent]().Elem(), reflect.TypeFor[*string](),
+	} {
+		if b, err := transcode.AppendJSON([]byte("before"), typ, podMessage(t, 1)); err == nil ||
+			string(b) != "before" {
 			t.Errorf("%v: %s, %v", typ, b, err)
 		}
 	}
@@ -323,7 +360,9 @@ func (l *load) Unmarshal(raw []byte) error {
 func TestAppendJSON_ofTagsThatKubernetesHasNot(t *testing.T) {
 	pallets := reflect.TypeFor[*pallet]()
 	loads := reflect.TypeFor[*load]()
-	for _, raw := range []string{"", bytesField(2), bytesField(2, bytesField(1, "w")), bytesField(1, bytesField(1, "n"))} {
+	for _, raw := range []string{
+		"", bytesField(2), bytesField(2, bytesField(1, "w")), bytesField(1, bytesField(1, "n")),
+	} {
 		if !sameJSON(t, pallets, []byte(raw)) {
 			t.Errorf("%x has no JSON", raw)
 		}
@@ -337,7 +376,9 @@ func TestAppendJSON_ofTagsThatKubernetesHasNot(t *testing.T) {
 
 func TestAppendJSON_ofTypesWithoutAPlan(t *testing.T) {
 	machines, crates := reflect.TypeFor[*machine](), reflect.TypeFor[*crate]()
-	if diff := cmp.Diff(map[string]bool{"transcode_test.gauge": true, "transcode_test.shout": true}, transcode.Decoded(machines)); diff != "" {
+	if diff := cmp.Diff(map[string]bool{
+		"transcode_test.gauge": true, "transcode_test.shout": true,
+	}, transcode.Decoded(machines)); diff != "" {
 		t.Errorf("what is decoded of a machine (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]bool{"*transcode_test.crate": true}, transcode.Decoded(crates)); diff != "" {
@@ -345,7 +386,8 @@ func TestAppendJSON_ofTypesWithoutAPlan(t *testing.T) {
 	}
 	level := func(last byte) string { return "\x09\x00\x00\x00\x00\x00\x00\xf0" + string(last) }
 	for _, raw := range []string{
-		"", bytesField(2, level('?')), bytesField(3), bytesField(3, level('@')), bytesField(4, "--hey <you>") + bytesField(1, bytesField(1, "n")) + bytesField(4),
+		"", bytesField(2, level('?')), bytesField(3), bytesField(3, level('@')),
+		bytesField(4, "--hey <you>") + bytesField(1, bytesField(1, "n")) + bytesField(4),
 	} {
 		quickJSON(t, machines, []byte(raw))
 		sameJSON(t, crates, []byte(raw))

@@ -280,7 +280,8 @@ func (f *field) shape(t reflect.Type, within []reflect.Type) bool {
 		f.mapped = true
 		// The values of a map are not addressable, so encoding/json does not call their
 		// MarshalJSON if its receiver is a pointer.
-		return t.Key().Kind() == reflect.String && f.element(t.Elem(), within) && f.wire == protobuf.TypeBytes && !f.decodes()
+		return t.Key().Kind() == reflect.String && f.element(t.Elem(), within) && f.wire == protobuf.TypeBytes &&
+			!f.decodes()
 	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && !protobuf.IsMessage(t) && !MarshalsItself(t):
 		f.list = true
 		t = t.Elem()

@@ -138,7 +138,11 @@ func (t *transcoder) members(b []byte, p *plan, raw []byte) ([]byte, bool) {
 // fields that the message has, and those that occur more than once.
 func (p *plan) find(slots []slot, raw []byte) (there, again uint64, ok bool) {
 	for at := 0; at < len(raw); {
-		first, number, wire, from, num := at, int32(raw[at]>>3), uint8(protobuf.TypeBytes), at+2, uint64(0)
+		first := at
+		number := int32(raw[at] >> 3)
+		wire := uint8(protobuf.TypeBytes)
+		from := at + 2
+		num := uint64(0)
 		at = shortEnd(raw, first)
 		if at == 0 {
 			number, wire, from, at, num = fieldAt(raw, first)
@@ -266,7 +270,10 @@ func (t *transcoder) list(b []byte, f *field, raw []byte, s *slot) ([]byte, bool
 	b = append(append(b, f.name...), '[')
 	ok := true
 	for at := int(s.first); ok && at < int(s.to); {
-		number, from, to, num := int32(raw[at]>>3), at+2, shortEnd(raw, at), uint64(0)
+		number := int32(raw[at] >> 3)
+		from := at + 2
+		to := shortEnd(raw, at)
+		num := uint64(0)
 		if to == 0 {
 			number, _, from, to, num = fieldAt(raw, at)
 		}

@@ -197,8 +197,14 @@ func TestAppendJSON_atTheSameTime(t *testing.T) {
 // written as the same text.
 func TestCanonical_isWrittenUnchanged(t *testing.T) {
 	r := specimen.Rand(t)
-	numbers := []string{"", "0", "00", "01", "-0", "-", "+1", "1.5", "1e3", "999999999999999999", "1000000000000000000", "9223372036854775807"}
-	for _, n := range []int{1, 7, 8, 10, 100, 500, 512, 1000, 1023, 1024, 1025, 2048, 10000, 10240, 128000, 1 << 20, 99999, 99999999, 99999999999} {
+	numbers := []string{
+		"", "0", "00", "01", "-0", "-", "+1", "1.5", "1e3", "999999999999999999", "1000000000000000000",
+		"9223372036854775807",
+	}
+	for _, n := range []int{
+		1, 7, 8, 10, 100, 500, 512, 1000, 1023, 1024, 1025, 2048, 10000, 10240, 128000, 1 << 20, 99999, 99999999,
+		99999999999,
+	} {
 		numbers = append(numbers, strconv.Itoa(n), strconv.Itoa(-n))
 	}
 	for range 500 {
@@ -206,7 +212,10 @@ func TestCanonical_isWrittenUnchanged(t *testing.T) {
 	}
 	quick := 0
 	for _, number := range numbers {
-		for _, suffix := range []string{"", "n", "u", "m", "k", "K", "M", "G", "T", "P", "E", "e", "e3", "E3", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "i", "x", " ", "."} {
+		for _, suffix := range []string{
+			"", "n", "u", "m", "k", "K", "M", "G", "T", "P", "E", "e", "e3", "E3", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+			"i", "x", " ", ".",
+		} {
 			text := number + suffix
 			canonical := transcode.Canonical(text)
 			q, err := resource.ParseQuantity(text)
@@ -231,7 +240,9 @@ func TestCanonical_isWrittenUnchanged(t *testing.T) {
 	if quick < 1000 {
 		t.Errorf("only %d quantities are canonical", quick)
 	}
-	for _, usual := range []string{"0", "1", "-1", "250m", "110", "1k", "128Mi", "1536Mi", "16Gi", "65536Ki", "32781720Ki", "95491281146"} {
+	for _, usual := range []string{
+		"0", "1", "-1", "250m", "110", "1k", "128Mi", "1536Mi", "16Gi", "65536Ki", "32781720Ki", "95491281146",
+	} {
 		if q := resource.MustParse(usual); transcode.Canonical(usual) != (q.String() == usual) {
 			t.Errorf("canonical(%s) is %v", usual, transcode.Canonical(usual))
 		}

@@ -20,7 +20,8 @@ func TestLoop_failureOfAnEarlierChange(t *testing.T) {
 	first := l.Next("a", Change{Type: delta.Added, New: bad}, decodes)
 	l.Next("a", Change{Type: delta.Updated, Old: bad, New: good}, decodes)
 	first.Fallback(errors.New("undecodable"), "a", decodes)
-	if c := l.Next("a", Change{Type: delta.Updated, Old: good, New: next}, decodes); c.Type != delta.Updated || c.Old != good {
+	if c := l.Next("a", Change{Type: delta.Updated, Old: good, New: next}, decodes); c.Type != delta.Updated ||
+		c.Old != good {
 		t.Errorf("the next change is %s, from the last state: %v", c.Type, c.Old == good)
 	}
 	if n := len(l.skipped.last); n != 0 {

@@ -79,7 +79,12 @@ func (r *Recent) Resize(max int) {
 // Clear drops all values.
 func (r *Recent) Clear() { r.locked(r.clearLocked) }
 
-func (r *Recent) clearLocked() { r.values, r.first, r.n, r.bytes = nil, 0, 0, 0 }
+func (r *Recent) clearLocked() {
+	r.values = nil
+	r.first = 0
+	r.n = 0
+	r.bytes = 0
+}
 
 // Suspend drops all values, and keeps no others until Resume. Values that are decoded
 // meanwhile belong to objects that nothing may need any more.

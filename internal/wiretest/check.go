@@ -85,7 +85,9 @@ func CheckMeta(tb testing.TB, o *wire.Object, m metav1.Object) {
 	}
 }
 
-func checkUnstructured(tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, body []byte, typed apiruntime.Object) {
+func checkUnstructured(
+	tb testing.TB, o *wire.Object, gvk schema.GroupVersionKind, body []byte, typed apiruntime.Object,
+) {
 	tb.Helper()
 	got, err := wire.DecodeFresh[*unstructured.Unstructured](o)
 	Must(tb, err)
@@ -127,8 +129,6 @@ func LabelsOf(o *wire.Object) map[string]string {
 	return all
 }
 
-// TestRestore_isTheSameObject writes objects in each stored form and restores them with a
-// dictionary that was parsed from its bytes.
 // UseObject calls all methods and ignores their errors.
 func UseObject(o *wire.Object) {
 	_ = LabelsOf(o)

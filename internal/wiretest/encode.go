@@ -58,7 +58,9 @@ func Encode(tb testing.TB, e wire.Encoding, gv schema.GroupVersion, o runtime.Ob
 }
 
 // EncodeWith is Encode with other codecs.
-func EncodeWith(tb testing.TB, codecs serializer.CodecFactory, e wire.Encoding, gv schema.GroupVersion, o runtime.Object) []byte {
+func EncodeWith(
+	tb testing.TB, codecs serializer.CodecFactory, e wire.Encoding, gv schema.GroupVersion, o runtime.Object,
+) []byte {
 	tb.Helper()
 	b, err := runtime.Encode(codecs.EncoderForVersion(info(codecs, e).Serializer, gv), o)
 	Must(tb, err)
@@ -81,7 +83,8 @@ func EncodeWatch(tb testing.TB, e wire.Encoding, gv schema.GroupVersion, events 
 	tb.Helper()
 	var b bytes.Buffer
 	i := info(Codecs, e)
-	outer := streaming.NewEncoder(i.StreamSerializer.NewFrameWriter(&b), Codecs.EncoderForVersion(i.StreamSerializer.Serializer, gv))
+	outer := streaming.NewEncoder(i.StreamSerializer.NewFrameWriter(&b),
+		Codecs.EncoderForVersion(i.StreamSerializer.Serializer, gv))
 	w := restwatch.NewEncoder(outer, Codecs.EncoderForVersion(i.Serializer, gv))
 	for _, ev := range events {
 		Must(tb, w.Encode(&ev))

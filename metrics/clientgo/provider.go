@@ -46,9 +46,18 @@ var latencyBuckets = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 // NewProvider registers the metrics and returns their provider.
 func NewProvider(registerer prometheus.Registerer) (*Provider, error) {
 	p := &Provider{
-		queued:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "informer_queued_items", Help: "Number of items currently queued in the FIFO."}, informerLabels),
-		version: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "informer_store_resource_version", Help: "The 15 least significant digits of the resource version of the store."}, informerLabels),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "informer_processing_latency_seconds", Help: "Time taken to process events after popping from the queue.", Buckets: latencyBuckets}, informerLabels),
+		queued: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "informer_queued_items", Help: "Number of items currently queued in the FIFO.",
+		}, informerLabels),
+		version: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "informer_store_resource_version",
+			Help: "The 15 least significant digits of the resource version of the store.",
+		}, informerLabels),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "informer_processing_latency_seconds",
+			Help:    "Time taken to process events after popping from the queue.",
+			Buckets: latencyBuckets,
+		}, informerLabels),
 	}
 	for _, c := range []prometheus.Collector{p.queued, p.version, p.latency} {
 		if err := registerer.Register(c); err != nil {

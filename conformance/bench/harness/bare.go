@@ -70,7 +70,11 @@ func ServeBare(task []byte, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(task, &origin); err != nil {
 		return err
 	}
-	h := &bareHandler{origin: origin.Server(), responses: map[bareRequest]func() ([]byte, error){}, watchers: map[chan []byte]context.Context{}}
+	h := &bareHandler{
+		origin:    origin.Server(),
+		responses: map[bareRequest]func() ([]byte, error){},
+		watchers:  map[chan []byte]context.Context{},
+	}
 	var err error
 	if h.client, err = h.origin.Client(); err != nil {
 		return err
@@ -134,7 +138,10 @@ func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.watch(w, r)
 		return
 	}
-	body, err := h.response(bareRequest{r.URL.RequestURI(), Format{r.Header.Get("Accept"), r.Header.Get("Accept-Encoding") == "gzip"}})
+	body, err := h.response(bareRequest{
+		r.URL.RequestURI(),
+		Format{r.Header.Get("Accept"), r.Header.Get("Accept-Encoding") == "gzip"},
+	})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

@@ -25,7 +25,9 @@ func TestBare_repeatsTheOriginsResponse(t *testing.T) {
 	defer b.Close()
 	for _, gzip := range []bool{false, true} {
 		requests.Store(0)
-		q := Query{Name: "list", Format: Format{Accept: JSON, Gzip: gzip}, Paths: []string{"/list?x"}, Clients: 2, Items: 100}
+		q := Query{
+			Name: "list", Format: Format{Accept: JSON, Gzip: gzip}, Paths: []string{"/list?x"}, Clients: 2, Items: 100,
+		}
 		if _, err := q.Verify(t.Context(), &b.Server); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,9 @@ func TestWatchers_countWhatABareServerSends(t *testing.T) {
 	}
 	const watchers = 6
 	for _, streams := range []int{1, 3} {
-		w, err := StartWatchers(t.Context(), WatchTask{At: b.Address(), Watchers: watchers, Selector: "app=%d", Streams: streams})
+		w, err := StartWatchers(t.Context(), WatchTask{
+			At: b.Address(), Watchers: watchers, Selector: "app=%d", Streams: streams,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +105,8 @@ func TestWatchers_countWhatABareServerSends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Events != 50*watchers || d.Ended != 0 || d.Bytes < 1000*d.Events || d.P50 <= 0 || d.P99 < d.P50 || d.Max < d.P99 {
+		if d.Events != 50*watchers || d.Ended != 0 || d.Bytes < 1000*d.Events || d.P50 <= 0 || d.P99 < d.P50 ||
+			d.Max < d.P99 {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -122,7 +127,8 @@ func TestWatchers_continueAfterTheServerEndsTheirWatch(t *testing.T) {
 		case 1:
 			versions[0].Store(&version)
 			written := strings.Repeat("1", len(writtenPlaceholder)) // long ago, so it does not count
-			_, _ = io.WriteString(w, `{"object":{"metadata":{"resourceVersion":"9","annotations":{"`+writtenKey+`":"`+written+"\"}}}}\n")
+			_, _ = io.WriteString(w,
+				`{"object":{"metadata":{"resourceVersion":"9","annotations":{"`+writtenKey+`":"`+written+"\"}}}}\n")
 		case 2:
 			versions[1].Store(&version)
 			_, _ = io.WriteString(w, `{"type":"ERROR","object":{"code":410}}`+"\n")

@@ -62,7 +62,11 @@ func newChangedPods(n int, encode func(*corev1.Pod) ([]byte, error)) ([]changedP
 		if err != nil {
 			return nil, err
 		}
-		all[k] = changedPod{key: "/registry/pods/" + pod.Namespace + "/" + pod.Name, data: data, written: bytes.Index(data, []byte(writtenPlaceholder))}
+		all[k] = changedPod{
+			key:     "/registry/pods/" + pod.Namespace + "/" + pod.Name,
+			data:    data,
+			written: bytes.Index(data, []byte(writtenPlaceholder)),
+		}
 		if all[k].written < 0 {
 			return nil, fmt.Errorf("pod %s/%s has no place for a time", pod.Namespace, pod.Name)
 		}

@@ -28,7 +28,8 @@ const (
 
 // fontFamily ends with a generic family, which every viewer has. The layout does not
 // depend on which one a viewer uses.
-const fontFamily = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+const fontFamily = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', " +
+	"'DejaVu Sans', sans-serif"
 
 // Widths reserved for a character, in em. They are those of the widest common fonts:
 // an average text in Verdana or DejaVu Sans takes 0.6 em per character and 0.7 in bold,
@@ -195,11 +196,13 @@ func (d *drawing) block(f *Figure, first, last int, top, column, width float64) 
 }
 
 func (d *drawing) rect(x, y, width, height float64, colour string) {
-	d.line(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`, pixels(x), pixels(y), pixels(width), pixels(height), colour)
+	d.line(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`, pixels(x), pixels(y), pixels(width),
+		pixels(height), colour)
 }
 
 func (d *drawing) text(x, baseline float64, size int, weight, text string) {
-	d.line(`<text x="%s" y="%s" font-size="%d" font-weight="%s">%s</text>`, pixels(x), pixels(baseline), size, weight, html.EscapeString(text))
+	d.line(`<text x="%s" y="%s" font-size="%d" font-weight="%s">%s</text>`, pixels(x), pixels(baseline), size, weight,
+		html.EscapeString(text))
 }
 
 // pixels returns a length with at most two decimals.

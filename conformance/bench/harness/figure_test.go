@@ -98,7 +98,13 @@ func (d *drawn) add(text string, bold bool, x, baseline, size float64) {
 	if bold {
 		em = wideBoldEm
 	}
-	b := box{text: text, left: x, right: x + size*em*float64(len([]rune(text))), top: baseline - size, bottom: baseline + size/3}
+	b := box{
+		text:   text,
+		left:   x,
+		right:  x + size*em*float64(len([]rune(text))),
+		top:    baseline - size,
+		bottom: baseline + size/3,
+	}
 	if x == figureEdge && !bold {
 		b.right = math.Inf(1)
 		d.names = append(d.names, b)
@@ -148,7 +154,10 @@ func checkLegible(t *testing.T, svg []byte) drawn {
 func TestFigure_isLegibleInAnyFont(t *testing.T) {
 	long := "Watershed, packed & settled, with a name that is far wider than a panel"
 	for _, panels := range []int{1, 2, 3, 4, 5} {
-		f := &Figure{Title: "Memory of a <pod>, with a title that is wide too", Subjects: []Bar{{long, ColourOurs}, {"client-go", ColourClientGo}}}
+		f := &Figure{
+			Title:    "Memory of a <pod>, with a title that is wide too",
+			Subjects: []Bar{{long, ColourOurs}, {"client-go", ColourClientGo}},
+		}
 		for range panels {
 			p := Panel{Title: "live heap of all processes, bytes per pod"}
 			p.Add(0, "not measured")

@@ -31,7 +31,11 @@ var testTrial = Trial[testResult]{
 		{Name: "once", Runs: 1, Env: []string{"TEST_ENV=own"}, Measure: func(context.Context) (testResult, error) {
 			return testResult{Number: 1, Env: os.Getenv("TEST_ENV")}, nil
 		}},
-		{Name: "failing", Runs: 0, Measure: func(context.Context) (testResult, error) { return testResult{}, errors.New("broken") }},
+		{
+			Name:    "failing",
+			Runs:    0,
+			Measure: func(context.Context) (testResult, error) { return testResult{}, errors.New("broken") },
+		},
 	},
 	Order: func(r testResult) float64 { return float64(r.Number) },
 }

@@ -114,7 +114,10 @@ func TestCost_isOfOneOperation(t *testing.T) {
 		t.Error(c)
 	}
 	var order []string
-	o, th := Alternate(2, func() time.Duration { order = append(order, "ours"); return 2 }, func() time.Duration { order = append(order, "theirs"); return 4 })
+	o, th := Alternate(2, func() time.Duration { order = append(order, "ours"); return 2 }, func() time.Duration {
+		order = append(order, "theirs")
+		return 4
+	})
 	if o != 2 || th != 4 || len(order) != 4 || order[0] != "ours" || order[1] != "theirs" || order[2] != "ours" {
 		t.Errorf("%v, %v, %v", o, th, order)
 	}

@@ -43,20 +43,37 @@ func servePods(n int, requests *atomic.Int64) http.HandlerFunc {
 			defer z.Close()
 			out = z
 		}
-		fmt.Fprintf(out, `{"kind":"PodList","apiVersion":"v1","metadata":{%s"resourceVersion":"5"},"items":[%s]}`, token, strings.Join(items, ","))
+		fmt.Fprintf(out, `{"kind":"PodList","apiVersion":"v1","metadata":{%s"resourceVersion":"5"},"items":[%s]}`,
+			token, strings.Join(items, ","))
 	}
 }
 
 func pod(name string) string {
-	return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%s","namespace":"shop","resourceVersion":"5"},"spec":{"nodeName":%q}}`, name, strings.Repeat("n", 200))
+	return fmt.Sprintf(
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%s","namespace":"shop","resourceVersion":"5"},"spec":{"nodeName":%q}}`, name, strings.Repeat("n", 200),
+	)
 }
 
 func TestQuery_verifiesAndRuns(t *testing.T) {
 	for _, q := range []Query{
 		{Name: "list", Format: Format{Accept: JSON}, Paths: []string{"/list?x"}, Clients: 1, Items: 10},
 		{Name: "gzip", Format: Format{Accept: JSON, Gzip: true}, Paths: []string{"/list?x"}, Clients: 1, Items: 10},
-		{Name: "pages", Format: Format{Accept: JSON}, Paths: []string{"/list?limit=4"}, Paged: true, Clients: 1, Items: 10},
-		{Name: "single", Format: Format{Accept: JSON}, Paths: []string{"/pod/1", "/pod/2"}, Single: true, Clients: 3, Items: 2},
+		{
+			Name:    "pages",
+			Format:  Format{Accept: JSON},
+			Paths:   []string{"/list?limit=4"},
+			Paged:   true,
+			Clients: 1,
+			Items:   10,
+		},
+		{
+			Name:    "single",
+			Format:  Format{Accept: JSON},
+			Paths:   []string{"/pod/1", "/pod/2"},
+			Single:  true,
+			Clients: 3,
+			Items:   2,
+		},
 	} {
 		t.Run(q.Name, func(t *testing.T) {
 			var requests atomic.Int64
@@ -70,7 +87,8 @@ func TestQuery_verifiesAndRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The request that opens a client's connection does not count.
-			if c.Requests != requests.Load()-int64(q.Clients) || c.Bytes < 100*c.Requests || c.Wall < 50*time.Millisecond {
+			if c.Requests != requests.Load()-int64(q.Clients) || c.Bytes < 100*c.Requests ||
+				c.Wall < 50*time.Millisecond {
 				t.Errorf("%+v after %d requests", c, requests.Load())
 			}
 			if q.Paged && c.Requests%3 != 0 {
@@ -113,7 +131,8 @@ func TestSlowClients_readAtTheirRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Failed != 1 || c.Err == nil || c.Wall < 300*time.Millisecond || c.Settled == 0 || c.Peak == 0 || c.Growth() < 0 {
+	if c.Failed != 1 || c.Err == nil || c.Wall < 300*time.Millisecond || c.Settled == 0 || c.Peak == 0 ||
+		c.Growth() < 0 {
 		t.Errorf("%+v", c)
 	}
 }

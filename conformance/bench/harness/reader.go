@@ -66,7 +66,9 @@ func ReadPacked(ctx context.Context, cfg *rest.Config, n int) (any, error) {
 	return readOurs(ctx, cfg, n, &watershed.Options[*corev1.Pod]{Memory: watershed.Packed})
 }
 
-func readOurs[T wire.Pointer[P], P any](ctx context.Context, cfg *rest.Config, n int, opts *watershed.Options[T]) (any, error) {
+func readOurs[T wire.Pointer[P], P any](
+	ctx context.Context, cfg *rest.Config, n int, opts *watershed.Options[T],
+) (any, error) {
 	cluster, err := kube.FromConfig(cfg, nil)
 	if err != nil {
 		return nil, err

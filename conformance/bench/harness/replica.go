@@ -134,7 +134,8 @@ func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource strin
 
 // BuildReplica builds the program of this checkout in a folder, and returns its path.
 func BuildReplica(ctx context.Context, dir string) (string, error) {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/watershed-project/watershed").Output()
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/watershed-project/watershed").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module of watershed: %w", err)
 	}

@@ -242,7 +242,8 @@ func (r *Report) circumstances() string {
 			}
 		}
 	}
-	parts = append(parts, "Go "+strings.TrimPrefix(runtime.Version(), "go"), fmt.Sprintf("%d processors", runtime.NumCPU()))
+	parts = append(parts, "Go "+strings.TrimPrefix(runtime.Version(), "go"),
+		fmt.Sprintf("%d processors", runtime.NumCPU()))
 	if model := procValue("/proc/cpuinfo", "model name"); model != "" {
 		parts[len(parts)-1] += " of " + model
 	}

@@ -16,7 +16,11 @@ import (
 func newReport() *Report {
 	r := &Report{
 		Name: "heap", Heading: "Two pods.", Columns: []string{"reader", "bytes"}, Server: "v1.37.1",
-		Figure: Figure{Title: "Memory", Subjects: []Bar{{"ours", ColourOurs}}, Panels: []Panel{{"bytes", []float64{1}, []string{"1"}}}},
+		Figure: Figure{
+			Title:    "Memory",
+			Subjects: []Bar{{"ours", ColourOurs}},
+			Panels:   []Panel{{"bytes", []float64{1}, []string{"1"}}},
+		},
 	}
 	r.Row("ours", "1")
 	r.Row("client-go", "1,000")
@@ -32,7 +36,8 @@ const reportTable = `| reader    | bytes |
 func TestReport_isInsertedIntoThePage(t *testing.T) {
 	folder := t.TempDir()
 	page := filepath.Join(folder, reportPage)
-	if err := os.WriteFile(page, []byte("# Page\n<!-- heap:begin -->\nold\n<!-- heap:end -->\nrest\n"), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte("# Page\n<!-- heap:begin -->\nold\n<!-- heap:end -->\nrest\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(reportVariable, folder)
@@ -47,11 +52,13 @@ func TestReport_isInsertedIntoThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, end := "# Page\n<!-- heap:begin -->\n![Memory](heap.svg)\n\n"+reportTable+"\nTwo pods. Kubernetes v1.37.1, ", ".\n<!-- heap:end -->\nrest\n"
+	begin, end := "# Page\n<!-- heap:begin -->\n![Memory](heap.svg)\n\n"+reportTable+"\nTwo pods. Kubernetes v1.37.1, ",
+		".\n<!-- heap:end -->\nrest\n"
 	if !strings.HasPrefix(string(text), begin) || !strings.HasSuffix(string(text), end) {
 		t.Errorf("%s", text)
 	}
-	if svg, err := os.ReadFile(filepath.Join(folder, "heap.svg")); err != nil || !bytes.Equal(svg, newReport().Figure.SVG()) {
+	if svg, err := os.ReadFile(filepath.Join(folder, "heap.svg")); err != nil ||
+		!bytes.Equal(svg, newReport().Figure.SVG()) {
 		t.Errorf("%s, %v", svg, err)
 	}
 }
@@ -64,7 +71,9 @@ func TestReport_ofColumns(t *testing.T) {
 		{Bar: Bar{Name: "client-go"}, Cells: []string{"theirs"}, Reading: math.NaN()},
 		{Bar: Bar{Name: "bare"}, Missing: true},
 	}
-	AddRows(r, rows, Col("bytes", "%.0f", value, "memory, bytes"), Col("kB", "%.1f", func(x float64) float64 { return x / 1e3 }))
+	AddRows(r, rows, Col("bytes", "%.0f", value, "memory, bytes"), Col("kB", "%.1f", func(x float64) float64 {
+		return x / 1e3
+	}))
 	var out bytes.Buffer
 	if err := r.Write(&out); err != nil {
 		t.Fatal(err)
@@ -82,7 +91,8 @@ test: bytes=1
 		t.Errorf("%s, want %s", out.String(), want)
 	}
 	p := r.Figure.Panels
-	if len(p) != 1 || p[0].Title != "memory, bytes" || !slices.Equal(p[0].Labels, []string{"1,234", "", "not measured"}) || p[0].Values[0] != 1234 {
+	if len(p) != 1 || p[0].Title != "memory, bytes" ||
+		!slices.Equal(p[0].Labels, []string{"1,234", "", "not measured"}) || p[0].Values[0] != 1234 {
 		t.Errorf("%+v", p)
 	}
 	if s := r.Figure.Subjects; len(s) != 3 || s[0] != rows[0].Bar || s[1].Name != "client-go" {

@@ -51,7 +51,9 @@ func (s *Server) Client() (*http.Client, error) {
 		return nil, err
 	}
 	// Each request sets whether it accepts compression.
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}}, nil
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true},
+	}, nil
 }
 
 // Get requests a path and returns the body of the response, which the caller
@@ -78,7 +80,8 @@ func (s *Server) Get(ctx context.Context, client *http.Client, path string, f Fo
 	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 || compressed && !f.Gzip {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%s %s: %s %s, %s: %s", s.Name, path, resp.Proto, resp.Status, resp.Header.Get("Content-Encoding"), text)
+		return nil, fmt.Errorf("%s %s: %s %s, %s: %s", s.Name, path, resp.Proto, resp.Status,
+			resp.Header.Get("Content-Encoding"), text)
 	}
 	return resp.Body, nil
 }
@@ -145,7 +148,9 @@ func (c *Cluster) env() []string {
 
 // OfCluster returns the measurement of a subject of [Trial.RunWithPods]. It calls measure
 // with the cluster and the number of its pods.
-func OfCluster[R any](measure func(ctx context.Context, cfg *rest.Config, pods int) (R, error)) func(context.Context) (R, error) {
+func OfCluster[R any](
+	measure func(ctx context.Context, cfg *rest.Config, pods int) (R, error),
+) func(context.Context) (R, error) {
 	return func(ctx context.Context) (R, error) {
 		var none R
 		cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))

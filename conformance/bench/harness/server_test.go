@@ -19,7 +19,9 @@ func TestServer_requestsTheFormat(t *testing.T) {
 		if r.URL.Path == "/unasked" || r.Header.Get("Accept-Encoding") == "gzip" {
 			w.Header().Set("Content-Encoding", "gzip")
 		}
-		_, _ = io.WriteString(w, strings.Join([]string{r.Proto, r.Header.Get("Accept"), r.Header.Get("Accept-Encoding"), r.Header.Get("Authorization")}, " "))
+		_, _ = io.WriteString(w, strings.Join([]string{
+			r.Proto, r.Header.Get("Accept"), r.Header.Get("Accept-Encoding"), r.Header.Get("Authorization"),
+		}, " "))
 	})
 	client := newClient(t, s)
 	for _, c := range []struct {
@@ -40,7 +42,8 @@ func TestServer_requestsTheFormat(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/missing", "/unasked"} {
-		if _, err := s.Get(t.Context(), client, path, Format{Accept: JSON}); err == nil || !strings.Contains(err.Error(), "test server "+path) {
+		if _, err := s.Get(t.Context(), client, path, Format{Accept: JSON}); err == nil ||
+			!strings.Contains(err.Error(), "test server "+path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -72,7 +72,11 @@ func NewStream(n int) (*Stream, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := streamFrame{data: data, version: bytes.Index(data, []byte(versionPlaceholder)), status: bytes.Index(data, []byte(statusPlaceholder))}
+		f := streamFrame{
+			data:    data,
+			version: bytes.Index(data, []byte(versionPlaceholder)),
+			status:  bytes.Index(data, []byte(statusPlaceholder)),
+		}
 		if f.version < 0 || f.status < 0 {
 			return nil, fmt.Errorf("pod %d has no place for a version", i)
 		}
@@ -136,7 +140,8 @@ func (s *Stream) Write(conn net.Conn, p Pace, parts ...int) (float64, error) {
 		if _, err := io.ReadFull(conn, word[:]); err != nil {
 			return 0, fmt.Errorf("the reader does not begin: %w", err)
 		}
-		start, used := time.Unix(0, int64(binary.BigEndian.Uint64(word[:]))), CPUTime()
+		start := time.Unix(0, int64(binary.BigEndian.Uint64(word[:])))
+		used := CPUTime()
 		for k := 0; k < changes; k += int(p) {
 			sleepUntil(p.Due(start, k))
 			buf = buf[:0]
@@ -201,7 +206,8 @@ func (r *Recorder) Run(conn io.Writer) (skipped int, err error) {
 	select {
 	case <-r.last:
 	case <-time.After(time.Until(r.pace.Due(start, len(r.latencies))) + recorderGrace):
-		return 0, fmt.Errorf("did not keep up: received %d of %d changes %v after the last was due", r.received.Load(), len(r.latencies), recorderGrace)
+		return 0, fmt.Errorf("did not keep up: received %d of %d changes %v after the last was due", r.received.Load(),
+			len(r.latencies), recorderGrace)
 	}
 	for n := r.received.Load(); ; n = r.received.Load() {
 		time.Sleep(recorderQuiet)
@@ -278,5 +284,7 @@ func DecodeWatch(body io.ReadCloser) watch.Interface {
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	frames := info.StreamSerializer.NewFrameReader(body)
 	objects := scheme.Codecs.WithoutConversion().DecoderToVersion(info.Serializer, nil)
-	return watch.NewStreamWatcher(restwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer), objects), nil)
+	return watch.NewStreamWatcher(
+		restwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer), objects), nil,
+	)
 }

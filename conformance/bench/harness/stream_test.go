@@ -34,7 +34,8 @@ func TestEvent_isReadByBothSides(t *testing.T) {
 	w := DecodeWatch(io.NopCloser(bytes.NewReader(frame)))
 	defer w.Stop()
 	theirs := <-w.ResultChan()
-	if got, ok := theirs.Object.(*corev1.Pod); theirs.Type != watch.Modified || !ok || got.Name != "cart" || got.ResourceVersion != "7" {
+	if got, ok := theirs.Object.(*corev1.Pod); theirs.Type != watch.Modified || !ok || got.Name != "cart" ||
+		got.ResourceVersion != "7" {
 		t.Errorf("%+v", theirs)
 	}
 }

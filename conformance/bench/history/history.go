@@ -109,7 +109,10 @@ func Bench(out io.Writer) error {
 func newReport(median map[string]reading) (*harness.Report, error) {
 	record, index, whole := median["record"], median["index"], median["whole"]
 	const mib = 1 << 20
-	log, before, at, atBefore := index.most("log"), whole.most("log"), index.most("get"), whole.most("get")
+	log := index.most("log")
+	before := whole.most("log")
+	at := index.most("get")
+	atBefore := whole.most("get")
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%d changes in batches of 1 to %d; files %.0f MB, of which the log has %.0f MB "+
 			"and its index %.0f MB; the writer takes %v for each change",
@@ -117,8 +120,10 @@ func newReport(median map[string]reading) (*harness.Report, error) {
 		Columns: []string{"read of one pod"},
 		Summary: fmt.Sprintf("history: log-cpu-ms=%.0f before=%.0f log-mib=%.1f before=%.0f "+
 			"at-ms=%.1f before=%.0f index-share=%.4f write-cpu=%.4f",
-			harness.InMilliseconds(log.CPU), harness.InMilliseconds(before.CPU), float64(log.Heap)/mib, float64(before.Heap)/mib,
-			harness.InMilliseconds(at.CPU), harness.InMilliseconds(atBefore.CPU), record.Index/record.Log, record.IndexCPU),
+			harness.InMilliseconds(log.CPU), harness.InMilliseconds(before.CPU), float64(log.Heap)/mib,
+			float64(before.Heap)/mib,
+			harness.InMilliseconds(at.CPU), harness.InMilliseconds(atBefore.CPU), record.Index/record.Log,
+			record.IndexCPU),
 	}
 	// pair is a read with the index and without it.
 	type pair struct{ with, without objectRead }
@@ -344,7 +349,8 @@ func recordHour(ctx context.Context) (r reading, err error) {
 		_, err := fmt.Sscan(string(text), &r.Changes, &r.CPU, &r.IndexCPU)
 		return r, errors.Join(err, r.measureFiles(folder))
 	}
-	d, err := harness.OpenFiles(filepath.Join(folder, "files"), &disk.Options{Window: 24 * time.Hour, WindowBytes: 1 << 40})
+	d, err := harness.OpenFiles(filepath.Join(folder, "files"),
+		&disk.Options{Window: 24 * time.Hour, WindowBytes: 1 << 40})
 	if err != nil {
 		return r, err
 	}
@@ -449,7 +455,8 @@ func writeChanges(ctx context.Context, d *disk.Directory) error {
 
 // measureWriter reads the CPU profile of the recording.
 func (r *reading) measureWriter(profile string) error {
-	text, err := exec.Command("go", "tool", "pprof", "-top", "-cum", "-nodecount=100000", "-nodefraction=0", "-unit=ms", profile).Output()
+	text, err := exec.Command("go", "tool", "pprof", "-top", "-cum", "-nodecount=100000", "-nodefraction=0", "-unit=ms",
+		profile).Output()
 	if err != nil {
 		return fmt.Errorf("go tool pprof: %w", err)
 	}
@@ -468,7 +475,8 @@ func (r *reading) measureWriter(profile string) error {
 		return errors.New("the profile does not have the writer")
 	}
 	r.CPU = time.Duration(writer * 1e6 / float64(r.Changes))
-	r.IndexCPU = (used["disk.(*clusterLog).addIndex"] + used["keyindex.(*Builder).Add"] + used["keyindex.Hash"]) / writer
+	r.IndexCPU = (used["disk.(*clusterLog).addIndex"] + used["keyindex.(*Builder).Add"] + used["keyindex.Hash"]) /
+		writer
 	return nil
 }
 

@@ -108,7 +108,11 @@ func (k *cachedKind) plural() string {
 // inNamespaces returns identities of objects that are spread over n namespaces.
 func inNamespaces(n int, prefix string, labels func(i int) map[string]string) func(i int) identity {
 	return func(i int) identity {
-		id := identity{namespace: operatorsNamespace(i % n), name: fmt.Sprintf("%s-%05d", prefix, i), target: fmt.Sprintf("target-%05d", i)}
+		id := identity{
+			namespace: operatorsNamespace(i % n),
+			name:      fmt.Sprintf("%s-%05d", prefix, i),
+			target:    fmt.Sprintf("target-%05d", i),
+		}
 		if labels != nil {
 			id.labels = labels(i)
 		}
@@ -207,20 +211,27 @@ func certManager(percent int) operator {
 	full, rest := secretsOf(50*n, secrets), metadataOf(secretKind, 50*n, secrets)
 	full.selector, full.second, rest.selector = managed+"=true", true, "!"+managed
 	requests := func(i int) identity {
-		return identity{namespace: operatorsNamespace(i / 2 % n), name: fmt.Sprintf("certificate-%05d-%d", i/2, i%2), target: fmt.Sprintf("certificate-%05d", i/2)}
+		return identity{
+			namespace: operatorsNamespace(i / 2 % n),
+			name:      fmt.Sprintf("certificate-%05d-%d", i/2, i%2),
+			target:    fmt.Sprintf("certificate-%05d", i/2),
+		}
 	}
 	return operator{
 		name: "cert-manager", reconciles: 20 * percent, warm: 2 * percent,
 		kinds: []cachedKind{
-			kindOf[certificate]("cert-manager.io/v1", "Certificate", 10*n, shape{settings: 8, entries: 3}, inNamespaces(n, "certificate", nil)),
-			kindOf[certificateRequest]("cert-manager.io/v1", "CertificateRequest", 20*n, shape{settings: 4, random: 4000}, requests),
+			kindOf[certificate]("cert-manager.io/v1", "Certificate", 10*n, shape{settings: 8, entries: 3},
+				inNamespaces(n, "certificate", nil)),
+			kindOf[certificateRequest]("cert-manager.io/v1", "CertificateRequest", 20*n,
+				shape{settings: 4, random: 4000}, requests),
 			full, rest,
 		},
 		reconcile: func(_ context.Context, r *operatorReads, key types.NamespacedName) error {
 			var crt custom[certificate]
 			ours := client.InNamespace(key.Namespace)
 			data := func() {
-				r.getFrom(r.selected, types.NamespacedName{Namespace: key.Namespace, Name: crt.Spec.Target}, &corev1.Secret{})
+				r.getFrom(r.selected, types.NamespacedName{Namespace: key.Namespace, Name: crt.Spec.Target},
+					&corev1.Secret{})
 				r.list(&customList[certificateRequest]{}, ours)
 				r.list(&customList[certificateRequest]{}, ours)
 			}
@@ -228,7 +239,8 @@ func certManager(percent int) operator {
 			r.list(&customList[certificate]{}, ours)
 			data()
 			r.get(key, &crt) // issuing
-			r.getFrom(r.selected, types.NamespacedName{Namespace: key.Namespace, Name: crt.Spec.Target}, &corev1.Secret{})
+			r.getFrom(r.selected, types.NamespacedName{Namespace: key.Namespace, Name: crt.Spec.Target},
+				&corev1.Secret{})
 			r.get(key, &crt) // keymanager
 			r.listFrom(r.selected, &corev1.SecretList{}, ours, client.HasLabels{next})
 			r.list(rest.list(), ours, client.HasLabels{next})
@@ -244,7 +256,8 @@ func certManager(percent int) operator {
 
 // externalSecrets is the reconcile of an ExternalSecret that is refreshed.
 func externalSecrets(percent int) operator {
-	const managed, owner, target = "reconcile.external-secrets.io/managed", "reconcile.external-secrets.io/created-by", "spec.target.name"
+	const managed, owner, target = "reconcile.external-secrets.io/managed", "reconcile.external-secrets.io/created-by",
+		"spec.target.name"
 	n := 3 * percent
 	ownerOf := func(i int) string { return fmt.Sprintf("%056x", uint64(i)*0x9e3779b97f4a7c15) }
 	secrets := secret(1500, inNamespaces(n, "target", func(i int) map[string]string {
@@ -253,15 +266,20 @@ func externalSecrets(percent int) operator {
 		}
 		return map[string]string{managed: "true", owner: ownerOf(i)}
 	}))
-	full, metadata := secretsOf(50*n, secrets), metadataOf(secretKind, 50*n, secrets)
+	full := secretsOf(50*n, secrets)
+	metadata := metadataOf(secretKind, 50*n, secrets)
 	full.selector, full.second = managed+"=true", true
-	external := kindOf[externalSecret]("external-secrets.io/v1", "ExternalSecret", 20*n, shape{settings: 5, entries: 4}, inNamespaces(n, "external", nil))
-	external.indexes = map[string]client.IndexerFunc{target: func(o client.Object) []string { return []string{o.(*custom[externalSecret]).Spec.Target} }}
+	external := kindOf[externalSecret]("external-secrets.io/v1", "ExternalSecret", 20*n, shape{settings: 5, entries: 4},
+		inNamespaces(n, "external", nil))
+	external.indexes = map[string]client.IndexerFunc{
+		target: func(o client.Object) []string { return []string{o.(*custom[externalSecret]).Spec.Target} },
+	}
 	return operator{
 		name: "external-secrets", reconciles: 60 * percent, warm: 6 * percent,
 		kinds: []cachedKind{
 			external,
-			kindOf[secretStore]("external-secrets.io/v1", "SecretStore", n, shape{settings: 12}, inNamespaces(n, "store", nil)),
+			kindOf[secretStore]("external-secrets.io/v1", "SecretStore", n, shape{settings: 12},
+				inNamespaces(n, "store", nil)),
 			metadata, full,
 		},
 		reconcile: func(_ context.Context, r *operatorReads, key types.NamespacedName) error {
@@ -276,7 +294,8 @@ func externalSecrets(percent int) operator {
 			r.get(store, &custom[secretStore]{}) // the client of the provider
 			r.list(metadata.list(), client.InNamespace(key.Namespace), client.MatchingLabels{owner: ownerOf(i)})
 			// The secret was written, and its event is mapped to this resource.
-			r.list(&customList[externalSecret]{}, client.InNamespace(key.Namespace), client.MatchingFields{target: es.Spec.Target})
+			r.list(&customList[externalSecret]{}, client.InNamespace(key.Namespace),
+				client.MatchingFields{target: es.Spec.Target})
 			return r.err
 		},
 	}
@@ -284,51 +303,76 @@ func externalSecrets(percent int) operator {
 
 // argoCD is the reconcile of an ApplicationSet with a generator of clusters.
 func argoCD(percent int) operator {
-	const namespace, typeLabel, controller, apps = "argocd", "argocd.argoproj.io/secret-type", ".metadata.controller", 30
+	const namespace, typeLabel, controller = "argocd", "argocd.argoproj.io/secret-type", ".metadata.controller"
+	const apps = 30
 	sets := 2 * percent
 	in := func(prefix string, each int, labels func(i int) map[string]string) func(i int) identity {
+		name := numbered(prefix, labels)
 		return func(i int) identity {
-			id := identity{namespace: namespace, name: fmt.Sprintf("%s-%05d", prefix, i), target: fmt.Sprintf("set-%05d", i/each)}
-			if labels != nil {
-				id.labels = labels(i)
-			}
+			id := name(i)
+			id.namespace = namespace
+			id.target = fmt.Sprintf("set-%05d", i/each)
 			return id
 		}
 	}
 	types4 := []string{"cluster", "repository", "repo-creds", "settings"}
 	secrets := secret(2000, in("secret", 1, func(i int) map[string]string {
-		return map[string]string{typeLabel: types4[i%4], "environment": fmt.Sprintf("environment-%d", i/4%8), "app.kubernetes.io/part-of": "argocd"}
+		return map[string]string{
+			typeLabel:                   types4[i%4],
+			"environment":               fmt.Sprintf("environment-%d", i/4%8),
+			"app.kubernetes.io/part-of": "argocd",
+		}
 	}))
-	application30 := kindOf[application]("argoproj.io/v1alpha1", "Application", apps*sets, shape{settings: 6, entries: 3, reported: 25}, in("app", apps, nil))
-	application30.indexes = map[string]client.IndexerFunc{controller: func(o client.Object) []string { return []string{o.(*custom[application]).Spec.Target} }}
+	application30 := kindOf[application]("argoproj.io/v1alpha1", "Application", apps*sets,
+		shape{settings: 6, entries: 3, reported: 25}, in("app", apps, nil))
+	application30.indexes = map[string]client.IndexerFunc{
+		controller: func(o client.Object) []string { return []string{o.(*custom[application]).Spec.Target} },
+	}
 	projects := max(1, percent*6/10)
 	return operator{
 		name: "Argo CD", reconciles: 6 * percent, warm: max(1, percent/2),
 		kinds: []cachedKind{
-			kindOf[applicationSet]("argoproj.io/v1alpha1", "ApplicationSet", sets, shape{settings: 10, entries: 4, reported: apps}, in("set", 1, nil)),
+			kindOf[applicationSet]("argoproj.io/v1alpha1", "ApplicationSet", sets,
+				shape{settings: 10, entries: 4, reported: apps}, in("set", 1, nil)),
 			application30,
-			kindOf[appProject]("argoproj.io/v1alpha1", "AppProject", projects, shape{settings: 5, entries: 15}, in("project", 1, nil)),
+			kindOf[appProject]("argoproj.io/v1alpha1", "AppProject", projects, shape{settings: 5, entries: 15},
+				in("project", 1, nil)),
 			secretsOf(10*percent, secrets),
 		},
 		reconcile: func(_ context.Context, r *operatorReads, key types.NamespacedName) error {
 			i := numberOf(key.Name)
 			current := func() {
-				r.list(&customList[application]{}, client.MatchingFields{controller: key.Name}, client.InNamespace(namespace))
+				r.list(&customList[application]{}, client.MatchingFields{controller: key.Name},
+					client.InNamespace(namespace))
 			}
 			r.get(key, &custom[applicationSet]{})
 			r.list(&corev1.SecretList{}, client.InNamespace(namespace),
 				client.MatchingLabels{typeLabel: "cluster", "environment": fmt.Sprintf("environment-%d", i%8)})
 			for range apps { // validateGeneratedApplications
-				r.get(types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("project-%05d", i%projects)}, &custom[appProject]{})
+				project := types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("project-%05d", i%projects)}
+				r.get(project, &custom[appProject]{})
 			}
 			current()
 			for k := range apps { // createOrUpdateInCluster
-				r.get(types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("app-%05d", i*apps+k)}, &custom[application]{})
+				r.get(types.NamespacedName{
+					Namespace: namespace, Name: fmt.Sprintf("app-%05d", i*apps+k),
+				}, &custom[application]{})
 			}
 			current() // deleteInCluster
 			current() // the status of the resources
 			return r.err
 		},
+	}
+}
+
+// numbered returns identities with the number at the end of the name, and with labels unless that is nil.
+func numbered(prefix string, labels func(i int) map[string]string) func(i int) identity {
+	return func(i int) identity {
+		id := identity{name: fmt.Sprintf("%s-%05d", prefix, i)}
+		if labels != nil {
+			id.labels = labels(i)
+		}
+		return id
 	}
 }
 
@@ -342,42 +386,46 @@ func numberOf(name string) int {
 // operators returns the models with a percentage of the objects and reconciles of the
 // whole benchmark.
 func operators(percent int) []operator {
-	return []operator{certManager(percent), externalSecrets(percent), argoCD(percent), crossplane(percent), prometheusOperator(percent)}
+	return []operator{
+		certManager(percent), externalSecrets(percent), argoCD(percent), crossplane(percent),
+		prometheusOperator(percent),
+	}
 }
 
 // crossplane is the reconcile of a composite resource with ten composed resources and a
 // pipeline of three functions.
 func crossplane(percent int) operator {
-	const compositionLabel, packageLabel, system = "crossplane.io/composition-name", "pkg.crossplane.io/package", "crossplane-system"
+	const compositionLabel, packageLabel = "crossplane.io/composition-name", "pkg.crossplane.io/package"
+	const system = "crossplane-system"
 	const compositions, functions, each = 30, 12, 5
 	xrs := 15 * percent
-	named := func(prefix string, labels func(i int) map[string]string) func(i int) identity {
-		return func(i int) identity {
-			id := identity{name: fmt.Sprintf("%s-%05d", prefix, i)}
-			if labels != nil {
-				id.labels = labels(i)
-			}
-			return id
-		}
-	}
 	composite := func(i int) map[string]string {
 		return map[string]string{"crossplane.io/composite": fmt.Sprintf("xr-%05d", i/each)}
 	}
 	global := func(k cachedKind) cachedKind { k.cluster = true; return k }
 	const core, packages = "apiextensions.crossplane.io/v1", "pkg.crossplane.io/v1"
 	kinds := []cachedKind{
-		looseKindOf("example.crossplane.io/v1", "Database", xrs, shape{settings: 8, reported: 2 * each}, named("xr", nil)),
-		looseKindOf("storage.example.io/v1", "Bucket", each*xrs, shape{settings: 15, entries: 4, reported: 3}, named("bucket", composite)),
-		looseKindOf("compute.example.io/v1", "Instance", each*xrs, shape{settings: 20, entries: 4, reported: 3}, named("instance", composite)),
-		looseKindOf("apiextensions.crossplane.io/v1beta1", "EnvironmentConfig", 2*percent, shape{settings: 30}, named("config", nil)),
-		global(kindOf[composition](core, "Composition", compositions, shape{settings: 5, entries: 40}, named("composition", nil))),
-		global(kindOf[compositionRevision](core, "CompositionRevision", 4*compositions, shape{settings: 5, entries: 40}, named("revision", func(i int) map[string]string {
-			return map[string]string{compositionLabel: fmt.Sprintf("composition-%05d", i/4)}
-		}))),
-		global(kindOf[functionRevision](packages, "FunctionRevision", 2*functions, shape{settings: 12}, named("function", func(i int) map[string]string {
-			return map[string]string{packageLabel: fmt.Sprintf("function-%d", i/2)}
-		}))),
-		secretsOf(2*xrs, secret(600, func(i int) identity { return identity{namespace: system, name: fmt.Sprintf("connection-%05d", i)} })),
+		looseKindOf("example.crossplane.io/v1", "Database", xrs, shape{settings: 8, reported: 2 * each},
+			numbered("xr", nil)),
+		looseKindOf("storage.example.io/v1", "Bucket", each*xrs, shape{settings: 15, entries: 4, reported: 3},
+			numbered("bucket", composite)),
+		looseKindOf("compute.example.io/v1", "Instance", each*xrs, shape{settings: 20, entries: 4, reported: 3},
+			numbered("instance", composite)),
+		looseKindOf("apiextensions.crossplane.io/v1beta1", "EnvironmentConfig", 2*percent, shape{settings: 30},
+			numbered("config", nil)),
+		global(kindOf[composition](core, "Composition", compositions, shape{settings: 5, entries: 40},
+			numbered("composition", nil))),
+		global(kindOf[compositionRevision](core, "CompositionRevision", 4*compositions, shape{settings: 5, entries: 40},
+			numbered("revision", func(i int) map[string]string {
+				return map[string]string{compositionLabel: fmt.Sprintf("composition-%05d", i/4)}
+			}))),
+		global(kindOf[functionRevision](packages, "FunctionRevision", 2*functions, shape{settings: 12},
+			numbered("function", func(i int) map[string]string {
+				return map[string]string{packageLabel: fmt.Sprintf("function-%d", i/2)}
+			}))),
+		secretsOf(2*xrs, secret(600, func(i int) identity {
+			return identity{namespace: system, name: fmt.Sprintf("connection-%05d", i)}
+		})),
 	}
 	return operator{
 		name: "Crossplane", kinds: kinds, reconciles: 30 * percent, warm: 3 * percent,
@@ -392,10 +440,14 @@ func crossplane(percent int) operator {
 				r.get(types.NamespacedName{Name: fmt.Sprintf("instance-%05d", x*each+k)}, kinds[2].example())
 			}
 			for k := range 2 { // FetchConnection
-				r.get(types.NamespacedName{Namespace: system, Name: fmt.Sprintf("connection-%05d", 2*x+k)}, &corev1.Secret{})
+				r.get(types.NamespacedName{
+					Namespace: system, Name: fmt.Sprintf("connection-%05d", 2*x+k),
+				}, &corev1.Secret{})
 			}
 			for k := range 3 { // getClientConn, once for each function
-				r.list(&customList[functionRevision]{}, client.MatchingLabels{packageLabel: fmt.Sprintf("function-%d", (x+k)%functions)})
+				r.list(&customList[functionRevision]{}, client.MatchingLabels{
+					packageLabel: fmt.Sprintf("function-%d", (x+k)%functions),
+				})
 			}
 			r.list(kinds[3].list(), client.MatchingLabels{"team": team(x)}) // required resources
 			return r.err
@@ -406,13 +458,15 @@ func crossplane(percent int) operator {
 // prometheusOperator is the sync of a Prometheus that selects the resources of a team's
 // namespaces.
 func prometheusOperator(percent int) operator {
-	const group, selected, nameLabel, modeLabel = "monitoring.coreos.com/", "prometheus", "operator.prometheus.io/name", "operator.prometheus.io/mode"
+	const group, selected, nameLabel, modeLabel = "monitoring.coreos.com/", "prometheus", "operator.prometheus.io/name",
+		"operator.prometheus.io/mode"
 	n := 3 * percent
 	servers := min(20, n)
 	server := func(i int) identity {
-		return identity{namespace: operatorsNamespace(i % servers), name: fmt.Sprintf("prometheus-%05d", i), labels: map[string]string{
-			nameLabel: fmt.Sprintf("prometheus-%05d", i%servers), modeLabel: "server",
-		}}
+		return identity{namespace: operatorsNamespace(i % servers), name: fmt.Sprintf("prometheus-%05d", i),
+			labels: map[string]string{
+				nameLabel: fmt.Sprintf("prometheus-%05d", i%servers), modeLabel: "server",
+			}}
 	}
 	labelled := func(prefix string) func(i int) identity {
 		return inNamespaces(n, prefix, func(i int) map[string]string {
@@ -434,7 +488,8 @@ func prometheusOperator(percent int) operator {
 		kindOf[serviceMonitor](group+"v1", "ServiceMonitor", 10*n, shape{settings: 4, entries: 4}, labelled("monitor")),
 		kindOf[podMonitor](group+"v1", "PodMonitor", 2*n, shape{settings: 4, entries: 4}, labelled("pod")),
 		kindOf[probe](group+"v1", "Probe", n, shape{settings: 6, entries: 2}, labelled("probe")),
-		kindOf[scrapeConfig](group+"v1alpha1", "ScrapeConfig", max(1, n/3), shape{settings: 8, entries: 3}, labelled("scrape")),
+		kindOf[scrapeConfig](group+"v1alpha1", "ScrapeConfig", max(1, n/3), shape{settings: 8, entries: 3},
+			labelled("scrape")),
 		kindOf[prometheusRule](group+"v1", "PrometheusRule", 5*n, shape{settings: 2, entries: 25}, labelled("rule")),
 		spaces, sets,
 	}
@@ -451,7 +506,8 @@ func prometheusOperator(percent int) operator {
 				}
 			}
 			r.get(key, &appsv1.StatefulSet{})
-			r.list(&appsv1.StatefulSetList{}, client.InNamespace(key.Namespace), client.MatchingLabels{nameLabel: key.Name, modeLabel: "server"})
+			r.list(&appsv1.StatefulSetList{}, client.InNamespace(key.Namespace),
+				client.MatchingLabels{nameLabel: key.Name, modeLabel: "server"})
 			return r.err
 		},
 	}

@@ -146,17 +146,22 @@ func (id identity) meta(i int, s shape) metav1.ObjectMeta {
 	random := rand.New(rand.NewPCG(uint64(i), 11))
 	made := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC))
 	all := map[string]string{
-		"app.kubernetes.io/name": fmt.Sprintf("service-%04d", i/3), "app.kubernetes.io/instance": fmt.Sprintf("service-%04d", i/3),
+		"app.kubernetes.io/name":       fmt.Sprintf("service-%04d", i/3),
+		"app.kubernetes.io/instance":   fmt.Sprintf("service-%04d", i/3),
 		"app.kubernetes.io/managed-by": "Helm", "team": fmt.Sprintf("team-%02d", i%20),
 	}
 	maps.Copy(all, id.labels)
 	return metav1.ObjectMeta{
 		Namespace: id.namespace, Name: id.name, Labels: all, CreationTimestamp: made, Generation: 1,
-		UID:             types.UID(fmt.Sprintf("%08x-%04x-4000-8000-%012x", random.Uint32(), random.Uint32()&0xffff, random.Uint64()&0xffffffffffff)),
+		UID: types.UID(
+			fmt.Sprintf("%08x-%04x-4000-8000-%012x", random.Uint32(), random.Uint32()&0xffff,
+				random.Uint64()&0xffffffffffff),
+		),
 		ResourceVersion: strconv.Itoa(operatorsVersion + i),
 		Annotations: map[string]string{
-			"meta.helm.sh/release-name": fmt.Sprintf("service-%04d", i/3), "meta.helm.sh/release-namespace": id.namespace,
-			"example.com/checksum": fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64()),
+			"meta.helm.sh/release-name":      fmt.Sprintf("service-%04d", i/3),
+			"meta.helm.sh/release-namespace": id.namespace,
+			"example.com/checksum":           fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64()),
 		},
 		ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: "helm", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", Time: &made,
@@ -168,7 +173,9 @@ func (id identity) meta(i int, s shape) metav1.ObjectMeta {
 // managed returns the managed fields of the objects of a shape. They are the same in all.
 func (s shape) managed() string {
 	var b strings.Builder
-	b.WriteString(`{"f:metadata":{"f:annotations":{".":{},"f:example.com/checksum":{},"f:meta.helm.sh/release-name":{}},"f:labels":{".":{},"f:app.kubernetes.io/instance":{},"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{".":{}`)
+	b.WriteString(
+		`{"f:metadata":{"f:annotations":{".":{},"f:example.com/checksum":{},"f:meta.helm.sh/release-name":{}},"f:labels":{".":{},"f:app.kubernetes.io/instance":{},"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{".":{}`,
+	)
 	for i := range s.settings {
 		fmt.Fprintf(&b, `,"f:setting%d":{}`, i)
 	}
@@ -193,7 +200,14 @@ func (s shape) spec(i int, id identity) customSpec {
 func (s shape) status(i int) customStatus {
 	made := metav1.NewTime(time.Date(2026, 1, 2, 0, 0, i, 0, time.UTC))
 	return customStatus{Revision: int64(i%5 + 1), Entries: s.list(i+1, s.reported), Conditions: []metav1.Condition{
-		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", Message: "the object is up to date", LastTransitionTime: made, ObservedGeneration: 1},
+		{
+			Type:               "Ready",
+			Status:             metav1.ConditionTrue,
+			Reason:             "Ready",
+			Message:            "the object is up to date",
+			LastTransitionTime: made,
+			ObservedGeneration: 1,
+		},
 		{Type: "Synced", Status: metav1.ConditionTrue, Reason: "ReconcileSuccess", LastTransitionTime: made},
 	}}
 }
@@ -204,7 +218,8 @@ func (shape) list(i, n int) []customEntry {
 	for k := range out {
 		out[k] = customEntry{
 			Name: fmt.Sprintf("entry-%d", k), Kind: []string{"Deployment", "Service", "ConfigMap", "Ingress"}[k%4],
-			Value:  fmt.Sprintf("sum by (namespace, job) (rate(http_requests_total{job=\"service-%04d\",code=~\"5..\"}[5m])) > %d", i, k),
+			Value: fmt.Sprintf("sum by (namespace, job) "+
+				"(rate(http_requests_total{job=\"service-%04d\",code=~\"5..\"}[5m])) > %d", i, k),
 			Labels: map[string]string{"severity": "warning", "namespace": fmt.Sprintf("team-%02d-%03d", i%20, i%300)},
 			Refs:   []string{fmt.Sprintf("ref-%d-%d", i, k)},
 		}
@@ -234,7 +249,9 @@ func secret(n int, identify func(i int) identity) func(i int) client.Object {
 // namespaceObject returns namespace i.
 func namespaceObject(i int) client.Object {
 	return &corev1.Namespace{ObjectMeta: identity{
-		name: operatorsNamespace(i), labels: map[string]string{"kubernetes.io/metadata.name": operatorsNamespace(i), "team": team(i)},
+		name: operatorsNamespace(i), labels: map[string]string{
+			"kubernetes.io/metadata.name": operatorsNamespace(i), "team": team(i),
+		},
 	}.meta(i, shape{})}
 }
 
@@ -242,10 +259,15 @@ func namespaceObject(i int) client.Object {
 func statefulSet(identify func(i int) identity) func(i int) client.Object {
 	return func(i int) client.Object {
 		id := identify(i)
-		set := &appsv1.StatefulSet{ObjectMeta: id.meta(i, shape{entries: 8}), Status: appsv1.StatefulSetStatus{ReadyReplicas: 2}}
+		set := &appsv1.StatefulSet{
+			ObjectMeta: id.meta(i, shape{entries: 8}),
+			Status:     appsv1.StatefulSetStatus{ReadyReplicas: 2},
+		}
 		set.Spec.Template.Labels = id.labels
 		for k := range 3 {
-			c := corev1.Container{Name: fmt.Sprintf("container-%d", k), Image: fmt.Sprintf("registry.example.com/prometheus:v3.%d", i)}
+			c := corev1.Container{
+				Name: fmt.Sprintf("container-%d", k), Image: fmt.Sprintf("registry.example.com/prometheus:v3.%d", i),
+			}
 			for e := range 12 {
 				c.Args = append(c.Args, fmt.Sprintf("--setting.number-%d=%d", e, i))
 				c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", e), Value: id.name})

@@ -121,7 +121,8 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 			Ours: side.ours, Tap: side.tap, Settle: settle,
 		}
 		if folder := os.Getenv(profileVariable); folder != "" {
-			task.Profile = filepath.Join(folder, strings.ReplaceAll(b.operators[i].name+" "+side.Name, " ", "-")+".pprof")
+			task.Profile = filepath.Join(folder,
+				strings.ReplaceAll(b.operators[i].name+" "+side.Name, " ", "-")+".pprof")
 		}
 		c, err := harness.StartChild(ctx, RoleName, task)
 		if err != nil {
@@ -219,7 +220,9 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 				func(m reading) float64 { return us(m.CPU) / float64(op.measured()) }, op.name+": CPU, us"),
 			harness.Col("p50, us", harness.Grouped, func(m reading) float64 { return us(m.P50) }),
 			harness.Col("p99, us", harness.Grouped, func(m reading) float64 { return us(m.P99) }),
-			harness.Col("live heap, MB", harness.MB, func(m reading) int64 { return m.Heap }, op.name+": live heap, MB"),
+			harness.Col("live heap, MB", harness.MB, func(m reading) int64 {
+				return m.Heap
+			}, op.name+": live heap, MB"),
 			harness.Col("CPU ratio", "%.2f", func(m reading) float64 { return m.ratio.cpu }),
 			harness.Col("heap ratio", "%.2f", func(m reading) float64 { return m.ratio.heap }),
 			harness.Col("p99 ratio", "%.2f", func(m reading) float64 { return m.ratio.p99 }),

@@ -31,7 +31,13 @@ func TestOperators_sidesReadTheSame(t *testing.T) {
 		t.Run(all[i].name, func(t *testing.T) {
 			var want string
 			for s, side := range operatorSides {
-				task := &operatorTask{URL: fmt.Sprintf("%s/%d/%d", server.URL, i, s), Operator: i, Percent: percent, Ours: side.ours, Tap: side.tap}
+				task := &operatorTask{
+					URL:      fmt.Sprintf("%s/%d/%d", server.URL, i, s),
+					Operator: i,
+					Percent:  percent,
+					Ours:     side.ours,
+					Tap:      side.tap,
+				}
 				p, err := startOperator(t.Context(), task)
 				if err != nil {
 					t.Fatalf("%s: %v", side.Name, err)

@@ -165,7 +165,9 @@ func (k *cachedKind) register(scheme *runtime.Scheme, mapper *meta.DefaultRESTMa
 }
 
 // newOperatorCache returns the first or the second cache of an operator, with its indexes.
-func newOperatorCache(task *operatorTask, op *operator, second bool, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
+func newOperatorCache(
+	task *operatorTask, op *operator, second bool, scheme *runtime.Scheme, mapper meta.RESTMapper,
+) (cache.Cache, error) {
 	cfg := &rest.Config{Host: task.URL, QPS: -1}
 	opts := cache.Options{Scheme: scheme, Mapper: mapper, ByObject: map[client.Object]cache.ByObject{}}
 	if task.Ours {
@@ -345,7 +347,11 @@ func (s *operatorsServer) change(w http.ResponseWriter, process string, n int) {
 // watch sends the state, and then changes if the kind is the operator's first.
 func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cachedKind, process string, first bool) {
 	accept := r.Header.Get("Accept")
-	f := form{kind: k, metadata: strings.Contains(accept, "as=PartialObjectMetadata"), protobuf: strings.HasPrefix(accept, runtime.ContentTypeProtobuf)}
+	f := form{
+		kind:     k,
+		metadata: strings.Contains(accept, "as=PartialObjectMetadata"),
+		protobuf: strings.HasPrefix(accept, runtime.ContentTypeProtobuf),
+	}
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -426,8 +432,10 @@ func (f form) write(w http.ResponseWriter, event watch.EventType, o client.Objec
 	o.GetObjectKind().SetGroupVersionKind(f.kind.gvk)
 	if f.metadata {
 		m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Generation: o.GetGeneration(),
-			CreationTimestamp: o.GetCreationTimestamp(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(), ManagedFields: o.GetManagedFields(),
+			Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+			Generation:        o.GetGeneration(),
+			CreationTimestamp: o.GetCreationTimestamp(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
+			ManagedFields: o.GetManagedFields(),
 		}}
 		m.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
 		m.APIVersion = "meta.k8s.io/v1"

@@ -35,7 +35,8 @@ func Main(run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) er
 func MainOptional(connected *bool, alone func(ctx context.Context, out io.Writer) error,
 	run func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error,
 ) {
-	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig `file` (default: the files in KUBECONFIG, else ~/.kube/config)")
+	kubeconfig := flag.String("kubeconfig", "",
+		"the kubeconfig `file` (default: the files in KUBECONFIG, else ~/.kube/config)")
 	kubeContext := flag.String("context", "", "the `name` of a context in it (default: the current one)")
 	MainAlone(func(ctx context.Context, out io.Writer) error {
 		if *connected {
@@ -54,7 +55,8 @@ func MainAlone(run func(ctx context.Context, out io.Writer) error) {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	if err := interrupted(ctx, run(ctx, os.Stdout)); err != nil {
-		slog.Error(filepath.Base(os.Args[0]), "err", err) //nolint:sloglint // the whole message is the name of the program
+		program := filepath.Base(os.Args[0])
+		slog.Error(program, "err", err) //nolint:sloglint // the whole message is the name of the program
 		os.Exit(1)
 	}
 }
@@ -75,7 +77,9 @@ func parse(flags *flag.FlagSet, args []string) error {
 	}
 }
 
-func connect(ctx context.Context, kubeconfig, kubeContext string, run func(context.Context, io.Writer, *kube.Cluster) error) error {
+func connect(
+	ctx context.Context, kubeconfig, kubeContext string, run func(context.Context, io.Writer, *kube.Cluster) error,
+) error {
 	var cluster *kube.Cluster
 	var err error
 	if kubeconfig == "" {

@@ -22,7 +22,9 @@ contexts: [{name: here, context: {cluster: c}}, {name: there, context: {cluster:
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
 
 func TestParse_flagsMayFollowArguments(t *testing.T) {
-	for _, args := range []string{"-all deployments -l app=web", "deployments -l app=web -all", "-l app=web -all deployments"} {
+	for _, args := range []string{
+		"-all deployments -l app=web", "deployments -l app=web -all", "-l app=web -all deployments",
+	} {
 		flags := flag.NewFlagSet("", flag.ContinueOnError)
 		all, selector := flags.Bool("all", false, ""), flags.String("l", "", "")
 		if err := parse(flags, strings.Fields(args)); err != nil {

@@ -55,7 +55,11 @@ type Probe struct {
 
 // NewProbe requests the version of a cluster.
 func NewProbe(ctx context.Context, cluster *kube.Cluster) (Probe, error) {
-	req := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/version"}, Header: http.Header{}}).WithContext(ctx)
+	req := (&http.Request{
+		Method: http.MethodGet,
+		URL:    &url.URL{Path: "/version"},
+		Header: http.Header{},
+	}).WithContext(ctx)
 	req.Header.Set("Accept", "application/json")
 	began := time.Now()
 	resp, err := cluster.RoundTrip(req)

@@ -57,14 +57,22 @@ type Problem struct {
 func (s Status) Problems() []Problem {
 	all := currency(s)
 	if n := len(s.Diverged); n > 0 {
-		p := Problem{Reason: Diverged, Message: "the copy differs from the cluster, as a verification has found", More: max(0, n-maxNamed)}
+		p := Problem{
+			Reason:  Diverged,
+			Message: "the copy differs from the cluster, as a verification has found",
+			More:    max(0, n-maxNamed),
+		}
 		for _, r := range s.Diverged[:min(n, maxNamed)] {
 			p.Resources = append(p.Resources, r.Resource.GroupResource().String())
 		}
 		all = append(all, p)
 	}
 	if n := len(s.Shadowed); n > 0 {
-		all = append(all, Problem{Reason: NameTaken, Message: "another cluster of this name is left out; it is in " + strings.Join(s.Shadowed[:min(n, maxNamed)], ", ")})
+		all = append(all, Problem{
+			Reason: NameTaken,
+			Message: "another cluster of this name is left out; it is in " +
+				strings.Join(s.Shadowed[:min(n, maxNamed)], ", "),
+		})
 	}
 	if was := s.Predecessor; was != (upstream.Identity{}) {
 		all = append(all, Problem{Reason: NameTaken, Since: s.Joined, Message: replacement(s.Identity, was)})
@@ -76,19 +84,18 @@ func (s Status) Problems() []Problem {
 		})
 	}
 	if s.Interruptions >= flappingLimit {
-		all = append(all, Problem{Reason: Flapping, Since: s.Interrupted, Message: fmt.Sprintf("the watches broke %d times within 10 minutes and were resumed", s.Interruptions)})
+		all = append(all, Problem{
+			Reason:  Flapping,
+			Since:   s.Interrupted,
+			Message: fmt.Sprintf("the watches broke %d times within 10 minutes and were resumed", s.Interruptions),
+		})
 	}
-	if s.Probe.IsSkewed() {
-		all = append(all, Problem{Reason: ClockSkew, Message: "the clock of the API server is " + difference(s.Probe.Skew)})
-	}
-	if s.Probe.IsSlow() {
-		all = append(all, Problem{Reason: Slow, Message: fmt.Sprintf("the API server took %s to answer a request for its version", s.Probe.Took.Round(100*time.Millisecond))})
-	}
-	if s.Probe.IsNewer() {
-		all = append(all, Problem{Reason: ClusterIsNewer, Message: newer(s)})
-	}
+	all = append(all, probed(s)...)
 	if s.Unstored != nil {
-		all = append(all, Problem{Reason: NotStored, Message: "the objects are not stored, and will be listed again after a restart: " + s.Unstored.Error()})
+		all = append(all, Problem{
+			Reason:  NotStored,
+			Message: "the objects are not stored, and will be listed again after a restart: " + s.Unstored.Error(),
+		})
 	}
 	for i := range all {
 		all[i].Since = all[i].Since.UTC().Truncate(time.Second) // for people, and for JSON
@@ -139,6 +146,26 @@ func currency(is Status) (all []Problem) {
 	return all
 }
 
+// probed returns the problems that a request for the version has shown.
+func probed(s Status) (all []Problem) {
+	if s.Probe.IsSkewed() {
+		all = append(all, Problem{
+			Reason: ClockSkew, Message: "the clock of the API server is " + difference(s.Probe.Skew),
+		})
+	}
+	if s.Probe.IsSlow() {
+		all = append(all, Problem{
+			Reason: Slow,
+			Message: fmt.Sprintf("the API server took %s to answer a request for its version",
+				s.Probe.Took.Round(100*time.Millisecond)),
+		})
+	}
+	if s.Probe.IsNewer() {
+		all = append(all, Problem{Reason: ClusterIsNewer, Message: newer(s)})
+	}
+	return all
+}
+
 // difference returns a difference of clocks for people.
 func difference(d time.Duration) string {
 	if d < 0 {
@@ -152,12 +179,14 @@ func replacement(now, was upstream.Identity) string {
 	if now.Endpoint != was.Endpoint {
 		return fmt.Sprintf("the name led to another API server before, %s", was.Endpoint)
 	}
-	return fmt.Sprintf("another cluster now has the address: its UID is %s, and was %s", cmp.Or(now.UID, "not known"), was.UID)
+	return fmt.Sprintf("another cluster now has the address: its UID is %s, and was %s", cmp.Or(now.UID, "not known"),
+		was.UID)
 }
 
 // newer describes a cluster that is newer than this program.
 func newer(is Status) string {
-	text := fmt.Sprintf("the cluster has Kubernetes %s, and this program has the types of 1.%d", is.Probe.Version, KubernetesMinor)
+	text := fmt.Sprintf("the cluster has Kubernetes %s, and this program has the types of 1.%d", is.Probe.Version,
+		KubernetesMinor)
 	if n := len(is.JSON); n > 0 {
 		text += fmt.Sprintf("; %d resources are read as JSON", n)
 	}

@@ -104,7 +104,8 @@ type Status struct {
 // String returns the status on one line, for people: it may change.
 func (s Status) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s since %s, %d of %d resources synced, %d objects", s.State, s.Since.Format(time.RFC3339), s.Synced, s.Resources, s.Objects)
+	fmt.Fprintf(&b, "%s since %s, %d of %d resources synced, %d objects", s.State, s.Since.Format(time.RFC3339),
+		s.Synced, s.Resources, s.Objects)
 	if len(s.Failing) > 0 {
 		fmt.Fprintf(&b, ", %d resources failing", len(s.Failing))
 	}
@@ -186,7 +187,8 @@ func BlameFirst(s *Status) {
 // watch StaleSince is zero, even if the watch has failed.
 func IsCurrent(r *ResourceStatus) bool {
 	c := &r.Reflector
-	return r.Synced && c.StaleSince.IsZero() && c.State != reflector.Parked && (c.State == reflector.Watching || c.Err == nil)
+	return r.Synced && c.StaleSince.IsZero() && c.State != reflector.Parked &&
+		(c.State == reflector.Watching || c.Err == nil)
 }
 
 // IsFailing reports whether the resource is not current and is not being listed for the first

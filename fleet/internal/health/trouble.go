@@ -141,7 +141,8 @@ func networkTrouble(err error) Trouble {
 	switch {
 	case errors.As(err, &lookup), errors.As(err, &dial) && dial.Op == "dial":
 		return Unreachable
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &network) && network.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.As(err, &network) && network.Timeout():
 		return TimedOut
 	case errors.As(err, &dial), isBroken(err):
 		return Unreachable
@@ -152,7 +153,8 @@ func networkTrouble(err error) Trouble {
 // isBroken reports whether an error is that of a connection that was closed or reset.
 func isBroken(err error) bool {
 	for _, one := range []error{
-		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.EHOSTUNREACH,
+		syscall.ENETUNREACH,
 	} {
 		if errors.Is(err, one) {
 			return true

@@ -122,14 +122,16 @@ func TestProbe(t *testing.T) {
 	})
 	p, err := probeOf(t, cfg)
 	expect.NoError(t, err)
-	if p.Version != "v1.99.1" || !p.IsNewer() || !p.IsSkewed() || p.Skew > -59*time.Minute || p.Skew < -61*time.Minute || p.IsSlow() || p.At.IsZero() {
+	if p.Version != "v1.99.1" || !p.IsNewer() || !p.IsSkewed() || p.Skew > -59*time.Minute ||
+		p.Skew < -61*time.Minute || p.IsSlow() || p.At.IsZero() {
 		t.Errorf("%+v", p)
 	}
 }
 
 func TestProbe_verdicts(t *testing.T) {
 	for version, newer := range map[string]bool{
-		"": false, "nonsense": false, "v1": false, fmt.Sprintf("v1.%d.0", KubernetesMinor): false, fmt.Sprintf("v1.%d.0-rc.1+x", KubernetesMinor+1): true, "v1.9.0": false, "v2.0.0": true,
+		"": false, "nonsense": false, "v1": false, fmt.Sprintf("v1.%d.0", KubernetesMinor): false,
+		fmt.Sprintf("v1.%d.0-rc.1+x", KubernetesMinor+1): true, "v1.9.0": false, "v2.0.0": true,
 	} {
 		if got := (Probe{Version: version}).IsNewer(); got != newer {
 			t.Errorf("%q is newer: %v", version, got)
@@ -137,7 +139,9 @@ func TestProbe_verdicts(t *testing.T) {
 	}
 	began := time.Date(2026, 1, 1, 0, 0, 10, 900e6, time.UTC)
 	ended := began.Add(200 * time.Millisecond)
-	for second, want := range map[int]time.Duration{9: 0, 10: 0, 11: 0, 8: -time.Second, 41: 29 * time.Second, -50: -59 * time.Second} {
+	for second, want := range map[int]time.Duration{
+		9: 0, 10: 0, 11: 0, 8: -time.Second, 41: 29 * time.Second, -50: -59 * time.Second,
+	} {
 		date := time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC)
 		if got := skew(date, began, ended); got != want {
 			t.Errorf("a date at second %d is %s ahead, want %s", second, got, want)

@@ -227,7 +227,8 @@ func (f *firstSync) update(now time.Time, p progress, j *Journal) {
 	}
 	f.logged, f.last = now, p
 	args := []any{
-		"clusters", p.clusters, "live", p.live, "unreachable", p.unreachable, "resources", p.resources, "synced", p.synced,
+		"clusters", p.clusters, "live", p.live, "unreachable", p.unreachable, "resources", p.resources, "synced",
+		p.synced,
 		"objects", p.objects, "expected", p.expected, "after", rounded(now.Sub(f.began)),
 	}
 	if f.done {

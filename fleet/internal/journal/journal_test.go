@@ -72,7 +72,14 @@ type ledger struct {
 func newLedger(t *testing.T) *ledger {
 	log := &lines{}
 	now := time.Now()
-	l := &ledger{memberLog: newMemberLog(newCluster("a", log), DefaultCadence), t: t, log: log, now: now, failing: map[string][2]time.Time{}, broken: apierrors.NewInternalError(errors.New("broken"))}
+	l := &ledger{
+		memberLog: newMemberLog(newCluster("a", log), DefaultCadence),
+		t:         t,
+		log:       log,
+		now:       now,
+		failing:   map[string][2]time.Time{},
+		broken:    apierrors.NewInternalError(errors.New("broken")),
+	}
 	l.x = Examination{Joined: now, Status: health.Status{State: health.Connecting, Resources: 10}}
 	return l
 }
@@ -102,7 +109,8 @@ func (l *ledger) after(d time.Duration, want ...string) {
 		x := l.x
 		for _, name := range slices.Sorted(maps.Keys(l.failing)) {
 			r := health.ResourceStatus{Resource: schema.GroupVersionResource{Resource: name}}
-			r.Synced, r.Reflector.StaleSince, r.Reflector.ErrAt, r.Reflector.Err = true, l.failing[name][0], l.failing[name][1], l.broken
+			r.Synced, r.Reflector.StaleSince, r.Reflector.ErrAt, r.Reflector.Err = true, l.failing[name][0],
+				l.failing[name][1], l.broken
 			x.Failing = append(x.Failing, r)
 			x.State = health.Stale
 			if x.Err == nil {
@@ -142,7 +150,8 @@ func TestPage_resources(t *testing.T) {
 	l.after(time.Minute) // the failure was too short to be logged
 
 	l.fail("b", "c")
-	l.after(time.Minute, `level=WARN msg="resource not current" cluster=a resource=b`, `level=WARN msg="resource not current" cluster=a resource=c`)
+	l.after(time.Minute, `level=WARN msg="resource not current" cluster=a resource=b`,
+		`level=WARN msg="resource not current" cluster=a resource=c`)
 	l.heal("c")
 	l.after(time.Minute, `level=INFO msg="resource current again" cluster=a resource=c`)
 	l.fail(letters(9)...)
@@ -174,7 +183,9 @@ func TestPage_recovery(t *testing.T) {
 	l.heal(letters(9)...)
 	l.after(10 * time.Second)
 	l.fail("j")
-	l.after(time.Second, `level=WARN msg="cluster answers, but not all of its resources can be read" cluster=a resources=10 failing=1`, `level=WARN msg="resource not current" cluster=a resource=j`)
+	l.after(time.Second,
+		`level=WARN msg="cluster answers, but not all of its resources can be read" cluster=a resources=10 failing=1`,
+		`level=WARN msg="resource not current" cluster=a resource=j`)
 	l.heal("j")
 	l.after(time.Second, `level=INFO msg="resource current again" cluster=a resource=j`)
 }
@@ -202,9 +213,11 @@ func TestPage_others(t *testing.T) {
 	l.x.State = health.Live
 	l.after(time.Second, `level=INFO msg="cluster live" cluster=a resources=10`)
 	l.x.Discovery, l.x.Unlisted = errors.New("group x"), errors.New("secret")
-	l.after(time.Minute, `level=WARN msg="discovery incomplete" cluster=a`, `level=WARN msg="credentials cannot be read: the previous ones stay in use" cluster=a`)
+	l.after(time.Minute, `level=WARN msg="discovery incomplete" cluster=a`,
+		`level=WARN msg="credentials cannot be read: the previous ones stay in use" cluster=a`)
 	l.x.Discovery, l.x.Unlisted = nil, nil
-	l.after(time.Minute, `level=INFO msg="discovery complete again" cluster=a`, `level=INFO msg="credentials can be read again" cluster=a`)
+	l.after(time.Minute, `level=INFO msg="discovery complete again" cluster=a`,
+		`level=INFO msg="credentials can be read again" cluster=a`)
 
 	// A failure that ends just before it would be logged is not logged.
 	l.x.Discovery, l.x.Unlisted = errors.New("group x"), errors.New("secret")
@@ -224,7 +237,8 @@ func TestPage_others(t *testing.T) {
 		}[dropped]...)
 	}
 	l.x.All[0].Reflector.Restores, l.x.All[1].Reflector.Restores = 1, 1
-	l.after(time.Minute, `level=ERROR msg="the cluster's data has gone back: etcd was restored from a backup" cluster=a resources=2`)
+	l.after(time.Minute,
+		`level=ERROR msg="the cluster's data has gone back: etcd was restored from a backup" cluster=a resources=2`)
 }
 
 // TestFirstSync_progress checks the lines about progress while clusters sync.

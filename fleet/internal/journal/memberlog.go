@@ -198,7 +198,9 @@ func (p *memberLog) recovered(now time.Time, x Examination) bool {
 	if x.State == health.Connecting || x.State == health.Syncing {
 		return !p.live && x.State == health.Syncing
 	}
-	return !slices.ContainsFunc(x.Failing, func(r health.ResourceStatus) bool { return r.Reflector.ErrAt.Before(p.answered) })
+	return !slices.ContainsFunc(x.Failing, func(r health.ResourceStatus) bool {
+		return r.Reflector.ErrAt.Before(p.answered)
+	})
 }
 
 // parts logs what has begun or ceased to fail in a cluster that responds.
@@ -309,7 +311,8 @@ func (p *memberLog) counters(all []health.ResourceStatus) {
 		}
 	}
 	if restores > p.restores {
-		p.logger.Error("the cluster's data has gone back: etcd was restored from a backup", "resources", restores-p.restores)
+		p.logger.Error("the cluster's data has gone back: etcd was restored from a backup", "resources",
+			restores-p.restores)
 	}
 	p.restores = restores
 }

@@ -58,7 +58,8 @@ func Parse(text []byte, connection, endpoint string) (*Note, error) {
 	case n.Endpoint != endpoint:
 		return nil, fmt.Errorf("it was stored for address %s, and the configured address is %s", n.Endpoint, endpoint)
 	case connection == "" || n.Connection != connection:
-		return nil, errors.New("it was stored with other connection settings (certificate authority, server name, insecure-skip-tls-verify, " +
+		return nil, errors.New("it was stored with other connection settings (certificate authority, server name, " +
+			"insecure-skip-tls-verify, " +
 			"proxy or impersonated user), or the present settings cannot be compared")
 	}
 	return n, nil

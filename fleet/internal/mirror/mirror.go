@@ -122,7 +122,8 @@ func (x *Mirror) stop(replaced bool) {
 // reads JSON as wanted and can be read if the resource is selected.
 func (x *Mirror) Same(r kube.Resource, json, selected bool) bool {
 	return (x.Collection != nil) == selected && x.Source.Query().JSON == json &&
-		x.Resource.GroupVersionResource == r.GroupVersionResource && x.Resource.Namespaced == r.Namespaced && x.Resource.Kind == r.Kind
+		x.Resource.GroupVersionResource == r.GroupVersionResource && x.Resource.Namespaced == r.Namespaced &&
+		x.Resource.Kind == r.Kind
 }
 
 // Lowered returns the handler of reflectors whose state a journal logs. It passes records on with level

@@ -14,7 +14,10 @@ import (
 
 func TestUnknown_isWhatDiscoveryCouldNotSay(t *testing.T) {
 	apps := &kube.GroupError{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1"}, Err: kube.ErrStale}
-	other := &kube.GroupError{GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v1"}, Err: kube.ErrStale}
+	other := &kube.GroupError{
+		GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v1"},
+		Err:          kube.ErrStale,
+	}
 	in := func(group string) schema.GroupResource { return schema.GroupResource{Group: group, Resource: "x"} }
 	for _, tt := range []struct {
 		name    string

@@ -102,7 +102,8 @@ func (s *Set) LimitServed(served []kube.Resource, missing error) ([]kube.Resourc
 	}
 	most *= servedPerMirror
 	return slices.Clone(served[:most]), errors.Join(missing, fmt.Errorf(
-		"%w: the cluster serves %d resources, and all after the first %d are ignored", quota.ErrLimit, len(served), most))
+		"%w: the cluster serves %d resources, and all after the first %d are ignored", quota.ErrLimit, len(served),
+		most))
 }
 
 // limitWantedLocked removes resources from those to mirror if they are too many, and

@@ -55,7 +55,9 @@ func BenchmarkCharge(b *testing.B) {
 // objects are packed.
 func BenchmarkMeasure(b *testing.B) {
 	const objects = 50_000
-	i := watershed.FromSource(empty{}, &watershed.SourceOptions[*wire.Object]{Memory: watershed.Packed, Window: 1, Logger: slog.New(slog.DiscardHandler)})
+	i := watershed.FromSource(empty{}, &watershed.SourceOptions[*wire.Object]{
+		Memory: watershed.Packed, Window: 1, Logger: slog.New(slog.DiscardHandler),
+	})
 	go func() { _ = i.Run(b.Context()) }() // returns when the context ends
 	if err := i.WaitForSync(b.Context()); err != nil {
 		b.Fatal(err)

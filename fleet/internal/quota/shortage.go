@@ -71,7 +71,9 @@ func (s *shortage) blocks(r *room, has int64) bool {
 // memoryError returns an error about a resource that lacks memory. The next attempt waits for
 // memory itself, so the reflector need not.
 func memoryError(format string, args ...any) error {
-	return &reflector.Error{RetryAfter: time.Second, Err: fmt.Errorf("%w "+format, append([]any{ErrMemory}, args...)...)}
+	return &reflector.Error{
+		RetryAfter: time.Second, Err: fmt.Errorf("%w "+format, append([]any{ErrMemory}, args...)...),
+	}
 }
 
 // measureBytes is how many bytes of a first list arrive between two checks for room.

@@ -77,7 +77,8 @@ func parsePattern(text string) (pattern, error) {
 	}
 	legal := func(s string) bool { return s == "*" || s != "" && !strings.ContainsAny(s, "*/ ") }
 	if !legal(resource) || grouped && !legal(group) {
-		return p, fmt.Errorf("pattern %q of resources does not have one of the forms pods, deployments.apps, *.apps, deployments.*, *", text)
+		return p, fmt.Errorf("pattern %q of resources does not have one of the forms pods, deployments.apps, *.apps, "+
+			"deployments.*, *", text)
 	}
 	return p, nil
 }
@@ -117,7 +118,9 @@ func (s Selection) resolve(served []kube.Resource) map[schema.GroupResource]kube
 
 // Wanted selects the resources of a cluster to mirror. Hidden are those of them that are not
 // selected, and of which only the metadata is mirrored: they define the types of the cluster.
-func (s Selection) Wanted(scope Scope, served []kube.Resource) (wanted map[schema.GroupResource]kube.Resource, hidden map[schema.GroupResource]bool) {
+func (s Selection) Wanted(
+	scope Scope, served []kube.Resource,
+) (wanted map[schema.GroupResource]kube.Resource, hidden map[schema.GroupResource]bool) {
 	served = slices.DeleteFunc(slices.Clone(served), func(r kube.Resource) bool { return !Includes(scope, r) })
 	wanted, hidden = s.resolve(served), map[schema.GroupResource]bool{}
 	for _, r := range served {

@@ -33,8 +33,10 @@ func TestSelection_resolve(t *testing.T) {
 	served := []string{
 		"pods.v1!", "secrets.v1!", "events.v1!", "bindings.v1-!", "deployments.v1.apps!", "deployments.v1beta9.apps",
 		"leases.v1.coordination.k8s.io!", "events.v1.events.k8s.io!", "horizontalpodautoscalers.v9.autoscaling!",
-		"horizontalpodautoscalers.v2.autoscaling", "horizontalpodautoscalers.v1.autoscaling", "gadgets.v2.example.com!", "gadgets.v1.example.com",
-		"gizmos.v2.example.com-!", "gizmos.v1.example.com", "pods.v1beta1.metrics.k8s.io-!", "ingresses.v1beta1.extensions!",
+		"horizontalpodautoscalers.v2.autoscaling", "horizontalpodautoscalers.v1.autoscaling", "gadgets.v2.example.com!",
+		"gadgets.v1.example.com",
+		"gizmos.v2.example.com-!", "gizmos.v1.example.com", "pods.v1beta1.metrics.k8s.io-!",
+		"ingresses.v1beta1.extensions!",
 	}
 	var resources []kube.Resource
 	for _, s := range served {
@@ -46,12 +48,16 @@ func TestSelection_resolve(t *testing.T) {
 		want        []string
 	}{
 		{"everything, as it is meant", nil, nil,
-			[]string{"deployments.v1.apps", "gadgets.v2.example.com", "gizmos.v1.example.com", "horizontalpodautoscalers.v2.autoscaling", "pods.v1"}},
+			[]string{
+				"deployments.v1.apps", "gadgets.v2.example.com", "gizmos.v1.example.com",
+				"horizontalpodautoscalers.v2.autoscaling", "pods.v1",
+			}},
 		{"by name", []string{"pods", "secrets"}, nil, []string{"pods.v1", "secrets.v1"}},
 		{"of a group", []string{"*.apps", "*.coordination.k8s.io"}, nil, []string{"deployments.v1.apps"}},
 		{"of any group", []string{"events.*"}, nil, nil},
 		{"events of one group", []string{"events.events.k8s.io"}, nil, []string{"events.v1.events.k8s.io"}},
-		{"everything and leases", []string{"*", "leases.coordination.k8s.io"}, []string{"*.example.com", "deployments.apps"},
+		{"everything and leases", []string{"*", "leases.coordination.k8s.io"},
+			[]string{"*.example.com", "deployments.apps"},
 			[]string{"horizontalpodautoscalers.v2.autoscaling", "leases.v1.coordination.k8s.io", "pods.v1"}},
 		{"nothing that there is", []string{"widgets"}, nil, nil},
 		{"but not", []string{"pods"}, []string{"*"}, nil},

@@ -105,7 +105,9 @@ func Route(cfg *rest.Config) string {
 		return ""
 	}
 	route := &rest.Config{Host: identityOf(cfg).Endpoint, APIPath: cfg.APIPath, Proxy: cfg.Proxy}
-	route.TLSClientConfig = rest.TLSClientConfig{Insecure: cfg.Insecure, ServerName: cfg.ServerName, CAFile: cfg.CAFile, CAData: cfg.CAData}
+	route.TLSClientConfig = rest.TLSClientConfig{
+		Insecure: cfg.Insecure, ServerName: cfg.ServerName, CAFile: cfg.CAFile, CAData: cfg.CAData,
+	}
 	digest, err := Access(route)
 	if err != nil {
 		return ""

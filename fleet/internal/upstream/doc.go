@@ -27,6 +27,6 @@
 //
 // The mu of a source guards its connection and its open watch, the mu of an identification the
 // identity. Neither is held during a request. The lock of an identification named requesting is held
-// during the request for the identity, and while the fleet replaces a member. The rest of a source belongs to its reflector. What
-// a server may make the program keep is bounded by package quota.
+// during the request for the identity, and while the fleet replaces a member. The rest of a source belongs to its
+// reflector. What a server may make the program keep is bounded by package quota.
 package upstream

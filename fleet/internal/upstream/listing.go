@@ -82,7 +82,9 @@ func exactly(o *metav1.ListOptions) {
 }
 
 // pages reads all pages, which have the version of the first one.
-func (l *Listing) pages(ctx context.Context, source *kube.Source, opts reflector.ListOptions) (version uint64, err error) {
+func (l *Listing) pages(
+	ctx context.Context, source *kube.Source, opts reflector.ListOptions,
+) (version uint64, err error) {
 	for empty := 0; ; {
 		began, n := time.Now(), 0
 		page, err := l.retried(ctx, source, opts, &n)
@@ -113,7 +115,9 @@ func (l *Listing) pages(ctx context.Context, source *kube.Source, opts reflector
 
 // retried reads a page. If the server is busy, it gives up the turn, and reads the page
 // again in the next one. N counts the objects.
-func (l *Listing) retried(ctx context.Context, source *kube.Source, opts reflector.ListOptions, n *int) (page reflector.Page, err error) {
+func (l *Listing) retried(
+	ctx context.Context, source *kube.Source, opts reflector.ListOptions, n *int,
+) (page reflector.Page, err error) {
 	for tries := 0; ; tries++ {
 		page, err = l.page(ctx, source, opts, n)
 		l.Server.DelayListsAfter(err)
@@ -129,7 +133,9 @@ func (l *Listing) retried(ctx context.Context, source *kube.Source, opts reflect
 }
 
 // page reads one page.
-func (l *Listing) page(ctx context.Context, source *kube.Source, opts reflector.ListOptions, n *int) (reflector.Page, error) {
+func (l *Listing) page(
+	ctx context.Context, source *kube.Source, opts reflector.ListOptions, n *int,
+) (reflector.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
 	var a arrival

@@ -183,7 +183,9 @@ func (s *Source) source() *kube.Source {
 }
 
 // List implements [reflector.Source].
-func (s *Source) List(ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error) (reflector.Page, error) {
+func (s *Source) List(
+	ctx context.Context, opts reflector.ListOptions, each func(*wire.Object) error,
+) (reflector.Page, error) {
 	var a arrival
 	recognize := sync.OnceValue(func() error { return s.server.recognize(ctx, &a) })
 	page, err := s.source().List(a.traced(ctx), opts, func(o *wire.Object) error {
@@ -272,7 +274,8 @@ func (s *Source) Served(ctx context.Context) (bool, error) {
 	gone := s.query.Resource
 	for _, r := range resources {
 		if r.GroupResource() == gone.GroupResource() && selection.Watchable(r) {
-			return false, fmt.Errorf("%s is not served in version %s any more, but in %s", gone.GroupResource(), gone.Version, r.Version)
+			return false, fmt.Errorf("%s is not served in version %s any more, but in %s", gone.GroupResource(),
+				gone.Version, r.Version)
 		}
 	}
 	var group *kube.GroupError
@@ -312,7 +315,8 @@ func (s *Source) checkKind(o *wire.Object) error {
 	kind := o.GroupVersionKind()
 	if _, ok := s.kinds[kind]; !ok {
 		if len(s.kinds) >= mostKinds {
-			return s.used.Refuse(fmt.Errorf("%w: %s is of kind %s, and objects of the resource have %d other kinds", quota.ErrLimit, o.Key(), kind, mostKinds))
+			return s.used.Refuse(fmt.Errorf("%w: %s is of kind %s, and objects of the resource have %d other kinds",
+				quota.ErrLimit, o.Key(), kind, mostKinds))
 		}
 		if s.kinds == nil {
 			s.kinds = map[schema.GroupVersionKind]struct{}{}

@@ -120,8 +120,18 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 	ended := make(chan struct{}, 1000)
 	total := 0
 	for n := range clusters {
-		to := &Server{gate: admission.NewGate(budget, ClusterPatience), fleetGate: fleet, account: quota.NewAccount("", quota.Limits{Objects: 5_000_000, Bytes: 8 << 30}, &quota.Process{})}
-		inCluster := &lists{t: t, name: fmt.Sprint("cluster ", n), budget: budget, patience: ClusterPatience, all: map[*running]struct{}{}}
+		to := &Server{
+			gate:      admission.NewGate(budget, ClusterPatience),
+			fleetGate: fleet,
+			account:   quota.NewAccount("", quota.Limits{Objects: 5_000_000, Bytes: 8 << 30}, &quota.Process{}),
+		}
+		inCluster := &lists{
+			t:        t,
+			name:     fmt.Sprint("cluster ", n),
+			budget:   budget,
+			patience: ClusterPatience,
+			all:      map[*running]struct{}{},
+		}
 		for range 1 + rng.IntN(20) {
 			total++
 			s := &Source{server: to, used: to.account.Open()}
@@ -145,7 +155,11 @@ func randomTurns(t *testing.T, rng *rand.Rand) {
 				}
 				note(false)
 				if refusals && own.IntN(8) == 0 {
-					to.DelayListsAfter(&reflector.Error{Reason: reflector.Busy, RetryAfter: time.Duration(own.IntN(4000)) * time.Millisecond, Err: errors.New("busy")})
+					to.DelayListsAfter(&reflector.Error{
+						Reason:     reflector.Busy,
+						RetryAfter: time.Duration(own.IntN(4000)) * time.Millisecond,
+						Err:        errors.New("busy"),
+					})
 					return
 				}
 				for range own.IntN(12) {
@@ -187,7 +201,11 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 			p.Received()
 			others = append(others, p)
 		}
-		to := &Server{gate: admission.NewGate(4, ClusterPatience), fleetGate: fleet, account: quota.NewAccount("", quota.Limits{Objects: 5_000_000, Bytes: 8 << 30}, &quota.Process{})}
+		to := &Server{
+			gate:      admission.NewGate(4, ClusterPatience),
+			fleetGate: fleet,
+			account:   quota.NewAccount("", quota.Limits{Objects: 5_000_000, Bytes: 8 << 30}, &quota.Process{}),
+		}
 		in := &lists{t: t, name: "cluster", budget: 4, patience: ClusterPatience, all: map[*running]struct{}{}}
 		var all sync.WaitGroup
 		for range 40 {
@@ -224,14 +242,20 @@ func TestTurns_waitingForTheFleetIsNotStalling(t *testing.T) {
 func TestTurns_heedRetryAfterWhileTheFleetIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fleet := admission.NewGate(1, FleetPatience)
-		to := &Server{gate: admission.NewGate(4, ClusterPatience), fleetGate: fleet, account: quota.NewAccount("", quota.Limits{Objects: 5_000_000, Bytes: 8 << 30}, &quota.Process{})}
+		to := &Server{
+			gate:      admission.NewGate(4, ClusterPatience),
+			fleetGate: fleet,
+			account:   quota.NewAccount("", quota.Limits{Objects: 5_000_000, Bytes: 8 << 30}, &quota.Process{}),
+		}
 		other := enter(t, fleet)
 		other.Received()
 		s := &Source{server: to, used: to.account.Open()}
 		s.expected.Store(1)
 		go func() {
 			time.Sleep(time.Second)
-			to.DelayListsAfter(&reflector.Error{Reason: reflector.Busy, RetryAfter: 30 * time.Second, Err: errors.New("busy")})
+			to.DelayListsAfter(&reflector.Error{
+				Reason: reflector.Busy, RetryAfter: 30 * time.Second, Err: errors.New("busy"),
+			})
 			time.Sleep(time.Second)
 			other.Leave()
 		}()

@@ -48,7 +48,8 @@ func (d Divergence) String() string {
 		}
 		return fmt.Sprintf("is at version %d", v)
 	}
-	return fmt.Sprintf("%s: %s; it %s in the cluster and %s in the copy", d.Key, d.Kind, version(d.Server), version(d.Copy))
+	return fmt.Sprintf("%s: %s; it %s in the cluster and %s in the copy", d.Key, d.Kind, version(d.Server),
+		version(d.Copy))
 }
 
 // Verification is the result of comparing the copy of a resource with the API server.

@@ -110,7 +110,8 @@ func (v *Verifier) Stats() Stats {
 	return Stats{
 		Runs: v.runs.Load(), Failures: v.failures.Load(), Objects: v.objects.Load(), Bytes: v.bytes.Load(),
 		Missing: v.missing.Load(), Extra: v.extra.Load(), Stale: v.stale.Load(), Ahead: v.ahead.Load(),
-		Wrong: v.wrong.Load(), Undecided: v.undecided.Load(), Repairs: v.repairs.Load(), Unrepaired: v.unrepaired.Load(),
+		Wrong: v.wrong.Load(), Undecided: v.undecided.Load(), Repairs: v.repairs.Load(),
+		Unrepaired: v.unrepaired.Load(),
 	}
 }
 
@@ -127,7 +128,8 @@ func (v *Verifier) Verify(ctx context.Context, x Copy, opts Options) (*Verificat
 	if !result.Diverges() {
 		return result, nil
 	}
-	v.logger.Error("copy differs from the cluster", "resource", x.Resource().GroupResource().String(), "result", result.String(),
+	v.logger.Error("copy differs from the cluster", "resource", x.Resource().GroupResource().String(), "result",
+		result.String(),
 		"examples", fmt.Sprint(result.Examples[:min(3, len(result.Examples))]), "repair", opts.Repair)
 	v.diverged()
 	if !opts.Repair {
@@ -140,7 +142,8 @@ func (v *Verifier) Verify(ctx context.Context, x Copy, opts Options) (*Verificat
 		return nil, fmt.Errorf("the copy differs from the cluster (%s), and the repair failed: %w", result, err)
 	}
 	if repaired.Repair, err = v.compared(ctx, x, opts); err != nil {
-		return nil, fmt.Errorf("the copy differed from the cluster (%s) and was listed again; comparing it after that failed: %w", result, err)
+		return nil, fmt.Errorf("the copy differed from the cluster (%s) and was listed again; comparing it after "+
+			"that failed: %w", result, err)
 	}
 	if repaired.Diverges() {
 		v.unrepaired.Add(1)
@@ -210,7 +213,8 @@ func (v *Verifier) count(result *Verification) {
 	v.bytes.Add(uint64(result.Bytes))
 	v.undecided.Add(uint64(result.Undecided))
 	for kind, counter := range map[DivergenceKind]*atomic.Uint64{
-		DivergenceMissing: &v.missing, DivergenceExtra: &v.extra, DivergenceStale: &v.stale, DivergenceAhead: &v.ahead, DivergenceWrong: &v.wrong,
+		DivergenceMissing: &v.missing, DivergenceExtra: &v.extra, DivergenceStale: &v.stale, DivergenceAhead: &v.ahead,
+		DivergenceWrong: &v.wrong,
 	} {
 		counter.Add(uint64(result.Counts[kind]))
 	}

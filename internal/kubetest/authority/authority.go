@@ -56,7 +56,9 @@ func (a *Authority) Serving(names []string, addresses ...net.IP) (der []byte, ke
 }
 
 // ServingUntil returns a certificate like [Authority.Serving] that is valid until a time.
-func (a *Authority) ServingUntil(end time.Time, names []string, addresses ...net.IP) (der []byte, key *ecdsa.PrivateKey, err error) {
+func (a *Authority) ServingUntil(
+	end time.Time, names []string, addresses ...net.IP,
+) (der []byte, key *ecdsa.PrivateKey, err error) {
 	return a.sign(&x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		Subject:      pkix.Name{CommonName: "kube-apiserver"},
@@ -85,12 +87,15 @@ func (a *Authority) Client(user string) (cert, key []byte, err error) {
 	if key, err = x509.MarshalPKCS8PrivateKey(private); err != nil {
 		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), nil
 }
 
 // sign makes a key and a certificate for it. The certificate is signed with signer or, if
 // that is nil, with the new key.
-func (a *Authority) sign(cert *x509.Certificate, signer *ecdsa.PrivateKey) (der []byte, key *ecdsa.PrivateKey, err error) {
+func (a *Authority) sign(
+	cert *x509.Certificate, signer *ecdsa.PrivateKey,
+) (der []byte, key *ecdsa.PrivateKey, err error) {
 	key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err

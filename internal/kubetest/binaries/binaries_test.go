@@ -35,7 +35,8 @@ func checkout(t *testing.T, kubernetes, etcd, kwok string) string {
 		"kwok":       "sigs.k8s.io/kwok " + kwok,
 		"helm":       "helm.sh/helm/v3 v3.22.0",
 	} {
-		write("internal/kubetest/binaries/"+name+"/go.mod", fmt.Sprintf("module x\n\nrequire %s // indirect\n", require))
+		write("internal/kubetest/binaries/"+name+"/go.mod",
+			fmt.Sprintf("module x\n\nrequire %s // indirect\n", require))
 	}
 	return root
 }
@@ -117,9 +118,12 @@ func TestLoad_anotherKubernetes(t *testing.T) {
 
 func TestLoad_notAVersion(t *testing.T) {
 	t.Chdir(checkout(t, "v1.36.3", "v3.6.1", "v0.7.0"))
-	for _, v := range []string{"1.31.14", "v1.31", "latest", "v2.0.0", "v1.31.14+vendor", "../v1.31.14", "v1.31.14/..", "v1.31.14 -X a=b"} {
+	for _, v := range []string{
+		"1.31.14", "v1.31", "latest", "v2.0.0", "v1.31.14+vendor", "../v1.31.14", "v1.31.14/..", "v1.31.14 -X a=b",
+	} {
 		t.Setenv(binaries.VersionVariable, v)
-		if _, err := binaries.Load(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("version %q in WATERSHED_KUBE_VERSION", v)) {
+		if _, err := binaries.Load(); err == nil ||
+			!strings.Contains(err.Error(), fmt.Sprintf("version %q in WATERSHED_KUBE_VERSION", v)) {
 			t.Errorf("%s: error %v, want one about the version", v, err)
 		}
 	}

@@ -62,7 +62,8 @@ func build(ctx context.Context, c binaries.Command) error {
 	p.of(bytes.Count(list, []byte("\n")))
 
 	out := filepath.Join(partial, c.Name)
-	cmd := goCommand(ctx, c.Source, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(c), "-o", out, c.Package)
+	cmd := goCommand(ctx, c.Source, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(c), "-o", out,
+		c.Package)
 	if err := compile(cmd, p); err != nil {
 		return err
 	}

@@ -81,7 +81,8 @@ func TestBuild_isInterrupted(t *testing.T) {
 	var source strings.Builder
 	source.WriteString("package main\n\nvar n = 1\n\nfunc main() {}\n")
 	for i := range 20_000 {
-		fmt.Fprintf(&source, "func f%d(m map[string]int) int { for k, v := range m { n += v + len(k)*%d }; return n }\n", i, i+os.Getpid())
+		fmt.Fprintf(&source, "func f%d(m map[string]int) int { for k, v := range m { n += v + len(k)*%d }; return n "+
+			"}\n", i, i+os.Getpid())
 	}
 	c := tiny(t, source.String())
 	ctx, cancel := context.WithCancel(t.Context())

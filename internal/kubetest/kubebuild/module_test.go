@@ -86,14 +86,18 @@ func TestModFile_prerelease(t *testing.T) {
 
 func TestModFile_refuses(t *testing.T) {
 	for name, test := range map[string]struct{ version, own, want string }{
-		"another module":     {"v1.33.13", "module k8s.io/api\n\ngo 1.24.0\n", "not that of k8s.io/kubernetes"},
-		"nothing":            {"v1.33.13", "", "not that of k8s.io/kubernetes"},
-		"no language":        {"v1.33.13", "module k8s.io/kubernetes\n", "not that of k8s.io/kubernetes"},
-		"no staging modules": {"v1.33.13", "module k8s.io/kubernetes\n\ngo 1.24.0\n\nrequire k8s.io/klog/v2 v2.130.1\n", "no staging module"},
-		"not a go.mod":       {"v1.33.13", "<html>", "go.mod:1"},
-		"a new era":          {"v2.0.0", kubernetesMod, "of v1 only"},
+		"another module": {"v1.33.13", "module k8s.io/api\n\ngo 1.24.0\n", "not that of k8s.io/kubernetes"},
+		"nothing":        {"v1.33.13", "", "not that of k8s.io/kubernetes"},
+		"no language":    {"v1.33.13", "module k8s.io/kubernetes\n", "not that of k8s.io/kubernetes"},
+		"no staging modules": {
+			"v1.33.13", "module k8s.io/kubernetes\n\ngo 1.24.0\n\nrequire k8s.io/klog/v2 v2.130.1\n",
+			"no staging module",
+		},
+		"not a go.mod": {"v1.33.13", "<html>", "go.mod:1"},
+		"a new era":    {"v2.0.0", kubernetesMod, "of v1 only"},
 	} {
-		if got, err := modFile("k8s.io/kubernetes", test.version, []byte(test.own)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if got, err := modFile("k8s.io/kubernetes", test.version, []byte(test.own)); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q; go.mod is\n%s", name, err, test.want, got)
 		}
 	}
@@ -112,7 +116,8 @@ go: generated.invalid/kubernetes imports
 	server response: not available
 go: updates to go.mod needed
 `))
-	const want = "k8s.io/endpointslice@v0.31.14: reading it: 403 Forbidden\nserver response: not available\ngo: updates to go.mod needed"
+	const want = "k8s.io/endpointslice@v0.31.14: reading it: 403 Forbidden\nserver response: not available\ngo: " +
+		"updates to go.mod needed"
 	if got != want {
 		t.Errorf("reasons are\n%s\nwant\n%s", got, want)
 	}
@@ -172,7 +177,8 @@ func write(t *testing.T, path, content string) {
 func small() map[module.Version]map[string]string {
 	return map[module.Version]map[string]string{
 		{Path: "k8s.io/kubernetes", Version: "v1.5.2"}: {
-			"go.mod": "module k8s.io/kubernetes\n\ngo 1.26\n\nrequire (\n\tk8s.io/api v0.0.0\n\tk8s.io/sample v0.0.0\n)\n\n" +
+			"go.mod": "module k8s.io/kubernetes\n\ngo 1.26\n\nrequire (\n\tk8s.io/api v0.0.0\n\tk8s.io/sample " +
+				"v0.0.0\n)\n\n" +
 				"replace k8s.io/api => ./staging/src/k8s.io/api\n",
 			"cmd/kubectl/main.go": "package main\n\nimport \"k8s.io/api\"\n\nfunc main() { println(api.Version) }\n",
 		},

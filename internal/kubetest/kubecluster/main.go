@@ -84,7 +84,8 @@ func run(ctx context.Context, o options) error {
 		if err := kubetest.WriteKubeconfig(merged, clusters...); err != nil {
 			return err
 		}
-		fmt.Printf("all of them, a context each\n  kubeconfig: %s\n  try:        %s --kubeconfig %s --context %s get nodes\n",
+		fmt.Printf("all of them, a context each\n  kubeconfig: %s\n  try:        %s --kubeconfig %s --context %s get "+
+			"nodes\n",
 			merged, clusters[0].KubectlPath(), merged, clusters[len(clusters)-1].Name())
 	}
 	fmt.Printf("started in %s; Ctrl-C stops and removes everything\n", time.Since(begin).Round(100*time.Millisecond))

@@ -121,7 +121,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/api/v1":
 		reply(w, &metav1.APIResourceList{
 			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1",
-			APIResources: []metav1.APIResource{{Name: "pods", SingularName: "pod", Namespaced: true, Kind: "Pod", Verbs: metav1.Verbs{"get", "list", "watch"}}},
+			APIResources: []metav1.APIResource{
+				{
+					Name:         "pods",
+					SingularName: "pod",
+					Namespaced:   true,
+					Kind:         "Pod",
+					Verbs:        metav1.Verbs{"get", "list", "watch"},
+				},
+			},
 		})
 	case r.URL.Path != "/api/v1/pods" && namespace == "":
 		http.NotFound(w, r)
@@ -168,7 +176,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, namespace string)
 				continue
 			}
 			after = e.version
-			_ = json.NewEncoder(w).Encode(metav1.WatchEvent{Type: string(e.typ), Object: runtime.RawExtension{Object: e.pod}}) // the client may be gone
+			// the client may be gone
+			_ = json.NewEncoder(w).Encode(metav1.WatchEvent{
+				Type:   string(e.typ),
+				Object: runtime.RawExtension{Object: e.pod},
+			})
 		}
 		w.(http.Flusher).Flush()
 		select {

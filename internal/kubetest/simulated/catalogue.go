@@ -65,7 +65,9 @@ func (k *catalogue) add(r *resource) {
 		})
 		if gv.Group != "" {
 			v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-			k.groups = append(k.groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+			k.groups = append(k.groups, metav1.APIGroup{
+				Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
+			})
 		}
 	}
 	list.APIResources = append(list.APIResources, metav1.APIResource{

@@ -23,13 +23,16 @@ var serverVersion = version.Info{
 const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // discover sends the aggregated document, if the client accepts that, or the other.
-func (c *Cluster) discover(w http.ResponseWriter, r *http.Request, aggregated *apidiscoveryv2.APIGroupDiscoveryList, other any) error {
+func (c *Cluster) discover(
+	w http.ResponseWriter, r *http.Request, aggregated *apidiscoveryv2.APIGroupDiscoveryList, other any,
+) error {
 	c.stats.discoveries.Add(1)
 	if r.Method != http.MethodGet {
 		return noMethod()
 	}
 	m, ok := negotiate(r.Header.Get("Accept"), func(m media) bool {
-		whole := aggregated != nil && m.as == "APIGroupDiscoveryList" && m.group == apidiscoveryv2.GroupName && m.version == "v2"
+		whole := aggregated != nil && m.as == "APIGroupDiscoveryList" && m.group == apidiscoveryv2.GroupName &&
+			m.version == "v2"
 		return m.encoding == jsonEncoding && (m.as == "" || whole)
 	})
 	switch {

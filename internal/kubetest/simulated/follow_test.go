@@ -123,13 +123,14 @@ func TestReal_eventsAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, answers := range all {
-		t.Run(fmt.Sprintf("%s accept=%s zip=%t", requests[i].target, requests[i].accept, requests[i].gzip), func(t *testing.T) {
-			events := answers[1].Body.([]any)
-			if len(events) < 2 {
-				t.Errorf("only %d events", len(events))
-			}
-			compare(t, answers)
-		})
+		t.Run(fmt.Sprintf("%s accept=%s zip=%t", requests[i].target, requests[i].accept, requests[i].gzip),
+			func(t *testing.T) {
+				events := answers[1].Body.([]any)
+				if len(events) < 2 {
+					t.Errorf("only %d events", len(events))
+				}
+				compare(t, answers)
+			})
 	}
 	// The same watches after the changes, and the final state.
 	for _, accept := range []string{asJSON, asProtobuf} {
@@ -223,7 +224,10 @@ func TestReal_bookmarksAlike(t *testing.T) {
 func TestReal_discoveredAlike(t *testing.T) {
 	p := startPair(t, &simulated.Options{Pods: 20, Namespaces: 2, Types: 1})
 	p.createEmptyType(t)
-	for _, target := range []string{"/api", "/apis", "/api/v1", "/apis/apiextensions.k8s.io/v1", "/apis/apiregistration.k8s.io/v1", "/apis/empty.example.com/v1"} {
+	for _, target := range []string{
+		"/api", "/apis", "/api/v1", "/apis/apiextensions.k8s.io/v1", "/apis/apiregistration.k8s.io/v1",
+		"/apis/empty.example.com/v1",
+	} {
 		for _, accept := range []string{"", asJSON, aggregatedJSON + "," + asJSON} {
 			t.Run(target+" "+accept, func(t *testing.T) {
 				answers := p.ask(t, request{target: target, accept: accept})
@@ -361,7 +365,9 @@ func follow(t *testing.T, cfg *rest.Config) *watershed.Informer[*corev1.Pod] {
 func TestReal_informersAlike(t *testing.T) {
 	p := startPair(t, &simulated.Options{Pods: 200, Namespaces: 4})
 	proxy := p.real.Proxy(t)
-	informers := []*watershed.Informer[*corev1.Pod]{follow(t, proxy.Config(p.real.Config())), follow(t, p.simulated.Config())}
+	informers := []*watershed.Informer[*corev1.Pod]{
+		follow(t, proxy.Config(p.real.Config())), follow(t, p.simulated.Config()),
+	}
 	p.holdSame(t, informers)
 	for i := range 20 {
 		p.touch(t, i*7)

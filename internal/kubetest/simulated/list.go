@@ -20,7 +20,8 @@ import (
 func (c *Cluster) list(w http.ResponseWriter, r *http.Request, q *query) error {
 	c.stats.lists.Add(1)
 	if q.media.as == partialObject {
-		return notAcceptable(fmt.Sprintf("you requested %s, but the requested object is a list (*core.%sList)", partialObject, q.resource.kind))
+		return notAcceptable(fmt.Sprintf("you requested %s, but the requested object is a list (*core.%sList)",
+			partialObject, q.resource.kind))
 	}
 	page, err := c.page(r, q)
 	if err != nil {
@@ -43,7 +44,8 @@ func (c *Cluster) list(w http.ResponseWriter, r *http.Request, q *query) error {
 	if render.encoding == jsonEncoding {
 		commas = max(0, items-1)
 	}
-	frame, err := render.encoding.list(q.resource.listType(render.partial), page.meta, size, render.partial && items == 0)
+	frame, err := render.encoding.list(q.resource.listType(render.partial), page.meta, size,
+		render.partial && items == 0)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,10 @@ func (c *Cluster) page(r *http.Request, q *query) (*page, error) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
 	lo, hi := q.resource.objects(p, q.namespace)
-	at, exact, limit, old := version, isExact(o), int(o.Limit), apierrors.NewResourceExpired(expiredList)
+	at := version
+	exact := isExact(o)
+	limit := int(o.Limit)
+	old := apierrors.NewResourceExpired(expiredList)
 	if o.ResourceVersion == "0" {
 		limit = 0
 	}
@@ -123,7 +128,9 @@ func (c *Cluster) page(r *http.Request, q *query) (*page, error) {
 	result := &page{snapshot: s, meta: metav1.ListMeta{ResourceVersion: formatVersion(s.version)}}
 	if limit > 0 {
 		result.limit(limit, func(i int) string {
-			return encodeToken(token{Version: firstVersion + int64(s.version), Start: "/" + q.resource.key(p, q.namespace, lo+i) + "\x00"})
+			return encodeToken(token{
+				Version: firstVersion + int64(s.version), Start: "/" + q.resource.key(p, q.namespace, lo+i) + "\x00",
+			})
 		})
 	}
 	return result, nil
@@ -194,7 +201,8 @@ func decodeToken(s string) (t token, err error) {
 	case t.API != tokenAPI:
 		return t, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %v", t.API)
 	case t.Version == 0:
-		return t, fmt.Errorf("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+		return t, fmt.Errorf("continue key is not valid: incorrect encoded start resourceVersion (version " +
+			"meta.k8s.io/v1)")
 	case t.Start == "":
 		return t, fmt.Errorf("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
 	}

@@ -63,7 +63,9 @@ func different(t *testing.T, a, b *corev1.Pod) []string {
 	for path := range y {
 		paths[path] = x[path] != y[path]
 	}
-	maps.DeleteFunc(paths, func(path string, differs bool) bool { return !differs || path == ".metadata.resourceVersion" })
+	maps.DeleteFunc(paths, func(path string, differs bool) bool {
+		return !differs || path == ".metadata.resourceVersion"
+	})
 	return slices.Sorted(maps.Keys(paths))
 }
 
@@ -158,7 +160,8 @@ func TestPod_isLikeAWorkloads(t *testing.T) {
 		want.TypeMeta, want.ResourceVersion = got.TypeMeta, got.ResourceVersion
 		g, x := flat(t, got), flat(t, want)
 		for path := range x {
-			if !strings.Contains(path, "ime") && form(g[path]) != form(x[path]) || strings.Contains(path, "ime") && g[path] != x[path] {
+			if !strings.Contains(path, "ime") && form(g[path]) != form(x[path]) ||
+				strings.Contains(path, "ime") && g[path] != x[path] {
 				t.Fatalf("pod %d has %q at %s, want something like %q", i, g[path], path, x[path])
 			}
 		}
@@ -193,7 +196,9 @@ func TestPod_isTheSameInEveryForm(t *testing.T) {
 		}
 		pod := c.Pod(i)
 		for _, accept := range []string{asJSON, asProtobuf} {
-			one := sub.ask(t, request{target: "/api/v1/namespaces/" + pod.Namespace + "/pods/" + pod.Name, accept: accept}).Body.([]any)[0]
+			one := sub.ask(t, request{
+				target: "/api/v1/namespaces/" + pod.Namespace + "/pods/" + pod.Name, accept: accept,
+			}).Body.([]any)[0]
 			for _, part := range []string{"metadata", "spec", "status"} {
 				if !reflect.DeepEqual(field(one, part), field(json[i], part)) {
 					t.Errorf("pod %d is not the same alone: %s", i, part)
@@ -212,7 +217,10 @@ func TestTouch_changesStatusAndVersion(t *testing.T) {
 		t.Errorf("version is %s, Touch said %s", after.ResourceVersion, got)
 	}
 	paths := different(t, before, after)
-	want := []string{".metadata.managedFields[1].time", ".status.conditions[2].lastTransitionTime", ".status.conditions[3].lastTransitionTime"}
+	want := []string{
+		".metadata.managedFields[1].time", ".status.conditions[2].lastTransitionTime",
+		".status.conditions[3].lastTransitionTime",
+	}
 	if !slices.Equal(paths, want) {
 		t.Errorf("a touch changes %v, want %v", paths, want)
 	}
@@ -237,7 +245,8 @@ func TestCreate_makesAnotherPod(t *testing.T) {
 	version := c.Create(3)
 	after := c.Pod(3)
 	if after.ResourceVersion != fmt.Sprint(version) || after.UID == before.UID || after.Name != before.Name {
-		t.Errorf("the pod is %s %s at %s, was %s %s", after.Name, after.UID, after.ResourceVersion, before.Name, before.UID)
+		t.Errorf("the pod is %s %s at %s, was %s %s", after.Name, after.UID, after.ResourceVersion, before.Name,
+			before.UID)
 	}
 	if !after.CreationTimestamp.After(before.CreationTimestamp.Time) {
 		t.Errorf("created at %s, before that at %s", after.CreationTimestamp, before.CreationTimestamp)

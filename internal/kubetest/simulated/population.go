@@ -128,8 +128,11 @@ const specimenVersion = "9999999999"
 // first get the most common length: addresses, the node and the release.
 func (p *population) podTemplate(component int, partial bool, enc encoding) (*template, error) {
 	pod := p.workload.Pod(component * podsPerApp)
-	made, later, touched := metav1.NewTime(specimenMade), metav1.NewTime(specimenLater), metav1.NewTime(specimenTouched)
-	app, hash := pod.Labels["app.kubernetes.io/name"], pod.Labels["pod-template-hash"]
+	made := metav1.NewTime(specimenMade)
+	later := metav1.NewTime(specimenLater)
+	touched := metav1.NewTime(specimenTouched)
+	app := pod.Labels["app.kubernetes.io/name"]
+	hash := pod.Labels["pod-template-hash"]
 	costUnit := pod.Annotations["example.com/cost-unit"]
 	volume := pod.Spec.Volumes[2].Name
 

@@ -46,7 +46,8 @@ func startPair(t *testing.T, opts *simulated.Options) *pair {
 	}
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
-		p.put(t, "/registry/namespaces/"+ns.Name, ns, metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, &ns.TypeMeta, &ns.ResourceVersion)
+		p.put(t, "/registry/namespaces/"+ns.Name, ns, metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"},
+			&ns.TypeMeta, &ns.ResourceVersion)
 	}
 	var pods []*corev1.Pod
 	for i := range p.simulated.Pods() {
@@ -63,7 +64,9 @@ func startPair(t *testing.T, opts *simulated.Options) *pair {
 	return p
 }
 
-func (p *pair) put(t *testing.T, key string, obj runtime.Object, kind metav1.TypeMeta, at *metav1.TypeMeta, version *string) {
+func (p *pair) put(
+	t *testing.T, key string, obj runtime.Object, kind metav1.TypeMeta, at *metav1.TypeMeta, version *string,
+) {
 	t.Helper()
 	*at, *version = kind, ""
 	var b bytes.Buffer
@@ -145,7 +148,9 @@ func (p *pair) sameAll(t *testing.T, requests []request) {
 	}
 	for i, answers := range all {
 		r := requests[i]
-		t.Run(fmt.Sprintf("%s accept=%s zip=%t", r.target, r.accept, r.gzip), func(t *testing.T) { compare(t, answers) })
+		t.Run(fmt.Sprintf("%s accept=%s zip=%t", r.target, r.accept, r.gzip), func(t *testing.T) {
+			compare(t, answers)
+		})
 	}
 }
 
@@ -154,7 +159,8 @@ func (p *pair) same(t *testing.T, r request) [2]answer {
 	t.Helper()
 	answers := p.ask(t, r)
 	// On a busy machine a short watch can end before all of its initial events were sent.
-	if long := strings.Replace(r.target, "timeoutSeconds=2", "timeoutSeconds=20", 1); long != r.target && !alike(&answers) {
+	if long := strings.Replace(r.target, "timeoutSeconds=2", "timeoutSeconds=20", 1); long != r.target &&
+		!alike(&answers) {
 		r.target = long
 		answers = p.ask(t, r)
 	}
@@ -207,7 +213,10 @@ func TestReal_answersAlike(t *testing.T) {
 			"/api/v1/namespaces/{ns}",
 			"/api/v1/namespaces/none",
 			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/none",
-		}, []string{"", asJSON, asProtobuf, asProtobuf + "," + asJSON, "*/*", "text/html,*/*", asJSON + partialObject, asProtobuf + partialObject}},
+		}, []string{
+			"", asJSON, asProtobuf, asProtobuf + "," + asJSON, "*/*", "text/html,*/*", asJSON + partialObject,
+			asProtobuf + partialObject,
+		}},
 		{"custom objects", []string{
 			"/apis/empty.example.com/v1/namespaces/a/empty000s/none",
 			"/apis/empty.example.com/v1/empty000s?watch=1&timeoutSeconds=2",
@@ -258,8 +267,10 @@ func TestReal_answersAlike(t *testing.T) {
 			"/api/v1/pods?continue=" + rawToken(`{"v":"meta.k8s.io/v1","rv":1,"start":""}`),
 			"/api/v1/pods?continue=" + rawToken(`{"v":"meta.k8s.io/v1","rv":1,"start":"/a/../b"}`),
 			"/api/v1/pods?resourceVersion=5&continue=" + rawToken(`{"v":"meta.k8s.io/v1","rv":1,"start":"/a"}`),
-			"/api/v1/pods?limit=3&resourceVersion=0&continue=" + rawToken(`{"v":"meta.k8s.io/v1","rv":-1,"start":"/team-002"}`),
-			"/api/v1/pods?resourceVersionMatch=Exact&resourceVersion=1&continue=" + rawToken(`{"v":"meta.k8s.io/v1","rv":1,"start":"/a"}`),
+			"/api/v1/pods?limit=3&resourceVersion=0&continue=" +
+				rawToken(`{"v":"meta.k8s.io/v1","rv":-1,"start":"/team-002"}`),
+			"/api/v1/pods?resourceVersionMatch=Exact&resourceVersion=1&continue=" +
+				rawToken(`{"v":"meta.k8s.io/v1","rv":1,"start":"/a"}`),
 		}, []string{asJSON, asProtobuf}},
 		{"watches", []string{
 			"/api/v1/pods?watch=1&timeoutSeconds=2&resourceVersion={now}",
@@ -287,9 +298,13 @@ func TestReal_answersAlike(t *testing.T) {
 			"/api/v1/pods?watch=1&timeoutSeconds=2&resourceVersionMatch=Exact&resourceVersion=1&sendInitialEvents=true",
 		}, []string{asJSON, asProtobuf}},
 		{"paths", []string{
-			"/api/v1/none", "/api/v1/pods/none", "/api/v1/namespaces/{ns}/pods/a/b", "/api/v1/namespaces/{ns}/namespaces", "/api/v2", "/api/v1/pods/",
-			"/apis/none.example", "/apis/none.example/v1", "/apis/none.example/v1/nones", "/apis/apiextensions.k8s.io/v2", "/apis/apiextensions.k8s.io/v2/a", "/apis/empty.example.com/v1/none", "/apis/empty.example.com/v2", "/apis/empty.example.com/v2/empty000s",
-			"/apis/apiextensions.k8s.io/v1/none", "/none", "/none/none", "/readyz", "/healthz", "/livez", "/readyz/none",
+			"/api/v1/none", "/api/v1/pods/none", "/api/v1/namespaces/{ns}/pods/a/b",
+			"/api/v1/namespaces/{ns}/namespaces", "/api/v2", "/api/v1/pods/",
+			"/apis/none.example", "/apis/none.example/v1", "/apis/none.example/v1/nones",
+			"/apis/apiextensions.k8s.io/v2", "/apis/apiextensions.k8s.io/v2/a", "/apis/empty.example.com/v1/none",
+			"/apis/empty.example.com/v2", "/apis/empty.example.com/v2/empty000s",
+			"/apis/apiextensions.k8s.io/v1/none", "/none", "/none/none", "/readyz", "/healthz", "/livez",
+			"/readyz/none",
 		}, []string{"", asJSON, asProtobuf + "," + asJSON}},
 		{"groups", []string{"/apis/apiextensions.k8s.io", "/apis/empty.example.com"}, []string{"", asJSON}},
 	} {
@@ -297,7 +312,8 @@ func TestReal_answersAlike(t *testing.T) {
 			var requests []request
 			for _, target := range tc.targets {
 				for _, accept := range tc.accepts {
-					requests = append(requests, request{target: target, accept: accept}, request{target: target, accept: accept, gzip: true})
+					requests = append(requests, request{target: target, accept: accept},
+						request{target: target, accept: accept, gzip: true})
 				}
 			}
 			p.sameAll(t, requests)
@@ -332,7 +348,8 @@ func TestReal_answersAlike(t *testing.T) {
 			for i := range answers {
 				// The message lists the supported media types, which differ.
 				doc := answers[i].Body.([]any)[0].(map[string]any)
-				if m, _ := doc["message"].(string); strings.Contains(m, "representations") || strings.Contains(m, "media types") {
+				if m, _ := doc["message"].(string); strings.Contains(m, "representations") ||
+					strings.Contains(m, "media types") {
 					delete(doc, "message")
 				}
 				delete(doc, "details")

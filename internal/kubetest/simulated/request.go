@@ -106,7 +106,8 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, gv schema.GroupV
 	}
 	var ok bool
 	if q.media, ok = negotiate(r.Header.Get("Accept"), q.allows); !ok {
-		return notAcceptable("406: Not Acceptable\n\nAvailable representations: application/json, application/vnd.kubernetes.protobuf")
+		return notAcceptable("406: Not Acceptable\n\nAvailable representations: application/json, " +
+			"application/vnd.kubernetes.protobuf")
 	}
 	if q.name != "" {
 		return c.get(w, r, q)
@@ -142,7 +143,8 @@ func (c *Cluster) systemNamespace() []byte {
 	uid := make([]byte, len("00000000-0000-0000-0000-000000000000"))
 	r := sequence(c.seed, 4)
 	r.uid(uid)
-	return fmt.Appendf(nil, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"uid":%q,"resourceVersion":"%d"}}`, systemNamespace, uid, firstVersion)
+	return fmt.Appendf(nil,
+		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"uid":%q,"resourceVersion":"%d"}}`, systemNamespace, uid, firstVersion)
 }
 
 // get responds to a GET of one object.
@@ -170,7 +172,8 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request, q *query) error {
 		return apierrors.NewNotFound(q.resource.GroupResource(), q.name)
 	}
 	if q.media.as == partialObjectList {
-		return notAcceptable("you requested " + partialObjectList + ", but the requested object is not a list (*core." + q.resource.kind + ")")
+		return notAcceptable("you requested " + partialObjectList + ", but the requested object is not a list (*core." +
+			q.resource.kind + ")")
 	}
 	render := c.renderer(q.resource, q.media)
 	body, err := render.appendWhole(nil, i, s.state(0))

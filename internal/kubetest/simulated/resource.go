@@ -41,7 +41,8 @@ func newResources(o Options) []resource {
 	registration := schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}
 	all := []resource{
 		{
-			GroupVersionResource: core.WithResource("namespaces"), kind: "Namespace", singular: "namespace", namespaces: true,
+			GroupVersionResource: core.WithResource("namespaces"), kind: "Namespace", singular: "namespace",
+			namespaces: true,
 			shortNames: []string{"ns"},
 			blank:      `,"spec":{},"status":{}`,
 		},
@@ -56,7 +57,8 @@ func newResources(o Options) []resource {
 			blank:      `,"spec":{"groupPriorityMinimum":0,"versionPriority":0},"status":{}`,
 		},
 		{
-			GroupVersionResource: extensions.WithResource("customresourcedefinitions"), kind: "CustomResourceDefinition", singular: "customresourcedefinition",
+			GroupVersionResource: extensions.WithResource("customresourcedefinitions"),
+			kind:                 "CustomResourceDefinition", singular: "customresourcedefinition",
 			shortNames: []string{"crd", "crds"}, categories: []string{"api-extensions"},
 			blank: `,"spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null},` +
 				`"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}`,
@@ -66,7 +68,8 @@ func newResources(o Options) []resource {
 	for i := range o.Types {
 		singular := fmt.Sprintf("empty%03d", i)
 		all = append(all, resource{
-			GroupVersionResource: empty.WithResource(singular + "s"), kind: fmt.Sprintf("Empty%03d", i), singular: singular,
+			GroupVersionResource: empty.WithResource(singular + "s"), kind: fmt.Sprintf("Empty%03d", i),
+			singular:   singular,
 			namespaced: true, custom: true,
 		})
 	}

@@ -104,7 +104,8 @@ func keysOf(t *testing.T, sub *subject, path string, limit int, between func(pag
 			t.Fatalf("page %d: %+v", page, a)
 		}
 		for _, item := range items(a) {
-			keys = append(keys, fmt.Sprint(field(item, "metadata", "namespace"), "/", field(item, "metadata", "name"), "@", field(item, "metadata", "resourceVersion")))
+			keys = append(keys, fmt.Sprint(field(item, "metadata", "namespace"), "/", field(item, "metadata", "name"),
+				"@", field(item, "metadata", "resourceVersion")))
 		}
 		versions = append(versions, fmt.Sprint(metaOf(a)["resourceVersion"]))
 		more, ok := metaOf(a)["continue"].(string)
@@ -157,7 +158,9 @@ func TestList_expires(t *testing.T) {
 	code := func() (list, page, watch int) {
 		list = sub.ask(t, request{target: "/api/v1/pods?resourceVersionMatch=Exact&resourceVersion=" + now}).Code
 		page = sub.ask(t, request{target: "/api/v1/pods?limit=5&continue=" + next}).Code
-		events := sub.ask(t, request{target: "/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=" + now}).Body.([]any)
+		events := sub.ask(t, request{
+			target: "/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=" + now,
+		}).Body.([]any)
 		if len(events) > 0 && field(events[0], "type") == "ERROR" {
 			code, _ := field(events[0], "object", "code").(float64)
 			watch = int(code)
@@ -287,7 +290,8 @@ func TestWatch_compressedIsSeenAtOnce(t *testing.T) {
 func TestWatch_ofANamespaceSendsOnlyItsOwn(t *testing.T) {
 	c := start(t, &simulated.Options{Pods: 30, Namespaces: 3}).Cluster(0)
 	sub := newSubject(t, "simulated", c.Config())
-	w := watch(t, sub, fmt.Sprintf("/api/v1/namespaces/%s/pods?watch=1&resourceVersion=%d", c.Pod(10).Namespace, c.Version()))
+	w := watch(t, sub, fmt.Sprintf("/api/v1/namespaces/%s/pods?watch=1&resourceVersion=%d", c.Pod(10).Namespace,
+		c.Version()))
 	c.Touch(0)
 	c.Touch(29)
 	want := c.Touch(10)
@@ -327,7 +331,10 @@ func TestWatch_isEndedWhenItFallsBehind(t *testing.T) {
 func TestWatch_endsAtItsTime(t *testing.T) {
 	c := start(t, &simulated.Options{Pods: 10, Types: 1}).Cluster(0)
 	sub := newSubject(t, "simulated", c.Config())
-	for _, target := range []string{"/api/v1/pods?timeoutSeconds=1&" + initialEvents, "/apis/empty.example.com/v1/empty000s?timeoutSeconds=1&watch=1"} {
+	for _, target := range []string{
+		"/api/v1/pods?timeoutSeconds=1&" + initialEvents,
+		"/apis/empty.example.com/v1/empty000s?timeoutSeconds=1&watch=1",
+	} {
 		begin := time.Now()
 		sub.ask(t, request{target: target, gzip: true}) // fails if the response does not end properly
 		if took := time.Since(begin); took < time.Second {
@@ -346,7 +353,9 @@ func TestReach_waitsForAVersion(t *testing.T) {
 		c.Touch(1)
 	})
 	defer wait.Wait()
-	a := sub.ask(t, request{target: fmt.Sprintf("/api/v1/pods?resourceVersionMatch=NotOlderThan&resourceVersion=%d", next)})
+	a := sub.ask(t, request{
+		target: fmt.Sprintf("/api/v1/pods?resourceVersionMatch=NotOlderThan&resourceVersion=%d", next),
+	})
 	if a.Code != http.StatusOK || metaOf(a)["resourceVersion"] != fmt.Sprint(next) {
 		t.Errorf("%d %v", a.Code, metaOf(a))
 	}
@@ -379,7 +388,9 @@ func TestChurn_isPaced(t *testing.T) {
 // TestInformer_followsChurn lists, watches and loses connections and history
 // while everything changes.
 func TestInformer_followsChurn(t *testing.T) {
-	s := start(t, &simulated.Options{Clusters: 2, Pods: 300, Namespaces: 5, History: 512, Bookmarks: 100 * time.Millisecond})
+	s := start(t, &simulated.Options{
+		Clusters: 2, Pods: 300, Namespaces: 5, History: 512, Bookmarks: 100 * time.Millisecond,
+	})
 	c := s.Cluster(1)
 	i := follow(t, c.Config())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -422,7 +433,12 @@ func BenchmarkList(b *testing.B) {
 	const pods = 10_000
 	c := start(b, &simulated.Options{Pods: pods}).Cluster(0)
 	sub := newSubject(b, "simulated", c.Config())
-	for _, how := range []request{{accept: asProtobuf}, {accept: asProtobuf, gzip: true}, {accept: asJSON}, {accept: asJSON, gzip: true}} {
+	for _, how := range []request{
+		{accept: asProtobuf},
+		{accept: asProtobuf, gzip: true},
+		{accept: asJSON},
+		{accept: asJSON, gzip: true},
+	} {
 		how.target = "/api/v1/pods"
 		name := strings.TrimPrefix(strings.TrimPrefix(how.accept, "application/"), "vnd.kubernetes.")
 		if how.gzip {

@@ -43,7 +43,8 @@ func noResource() error {
 }
 
 func noMethod() error {
-	err := failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+	err := failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource")
 	err.ErrStatus.Details = &metav1.StatusDetails{}
 	return err
 }
@@ -58,7 +59,9 @@ func notAcceptable(message string) error {
 
 // tooLarge returns the error for a version that was not reached in time.
 func tooLarge(version uint64, newest uint32) error {
-	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, firstVersion+uint64(newest)), 1)
+	err := apierrors.NewTimeoutError(
+		fmt.Sprintf("Too large resource version: %d, current: %d", version, firstVersion+uint64(newest)), 1,
+	)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
 	}}
@@ -67,7 +70,9 @@ func tooLarge(version uint64, newest uint32) error {
 
 // tooOld returns the error for a watch from a version whose changes were dropped.
 func tooOld(version uint64, oldest uint32) error {
-	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, firstVersion+uint64(oldest)))
+	return apierrors.NewResourceExpired(
+		fmt.Sprintf("too old resource version: %d (%d)", version, firstVersion+uint64(oldest)),
+	)
 }
 
 // statusOf returns the status of an error.

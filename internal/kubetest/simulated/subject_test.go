@@ -150,7 +150,9 @@ func (s *subject) answer(ctx context.Context, r request) (a answer, err error) {
 		r.begun <- struct{}{}
 	}
 	a = answer{Code: resp.StatusCode, Header: map[string]string{}}
-	for _, name := range []string{"Content-Type", "Content-Encoding", "Vary", "Cache-Control", "Retry-After", "X-Content-Type-Options"} {
+	for _, name := range []string{
+		"Content-Type", "Content-Encoding", "Vary", "Cache-Control", "Retry-After", "X-Content-Type-Options",
+	} {
 		if v := resp.Header.Values(name); len(v) > 0 {
 			a.Header[name] = strings.Join(v, "|")
 		}

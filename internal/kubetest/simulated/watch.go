@@ -183,7 +183,9 @@ func (t *watch) sendChanges() (wait <-chan struct{}, ok bool, err error) {
 			if render == nil {
 				render = t.cluster.renderer(t.query.resource, t.query.media)
 			}
-			if err := t.body.add(func(dst []byte) ([]byte, error) { return render.appendChange(dst, change, t.version) }); err != nil {
+			if err := t.body.add(func(dst []byte) ([]byte, error) {
+				return render.appendChange(dst, change, t.version)
+			}); err != nil {
 				return nil, false, err
 			}
 		}

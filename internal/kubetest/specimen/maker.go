@@ -82,7 +82,9 @@ func New(r *rand.Rand) *Maker {
 	}
 	funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, more)
 	codecs := serializer.NewCodecFactory(scheme.Scheme)
-	return &Maker{Filler: fuzzer.FuzzerFor(funcs, rand.NewSource(r.Int63()), codecs).NilChance(.3).NumElements(0, 2), rand: r}
+	return &Maker{
+		Filler: fuzzer.FuzzerFor(funcs, rand.NewSource(r.Int63()), codecs).NilChance(.3).NumElements(0, 2), rand: r,
+	}
 }
 
 // oddNames need escapes in JSON, or resemble JSON syntax.

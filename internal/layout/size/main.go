@@ -142,7 +142,7 @@ func count(title, folder string) (counts, error) {
 		default:
 			rest += f.CodeLines()
 		}
-		long += f.LongLines()
+		long += len(f.LongLines())
 		for _, name := range f.Names() {
 			if f.Public() && name.Exported() {
 				exported++
@@ -158,7 +158,8 @@ func count(title, folder string) (counts, error) {
 		c.totals = append(c.totals, total{"  " + kind, kinds[kind]})
 	}
 	// A go.mod of ours has tabs only in its require blocks.
-	required, indirect := bytes.Count(mod, []byte("\n\t")), bytes.Count(mod, []byte("// indirect\n"))
+	required := bytes.Count(mod, []byte("\n\t"))
+	indirect := bytes.Count(mod, []byte("// indirect\n"))
 	c.totals = append(c.totals, total{"lines over 120 columns", long},
 		total{"modules in go.mod", required}, total{"  imported", required - indirect})
 	return c, nil

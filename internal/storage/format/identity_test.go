@@ -14,5 +14,12 @@ func must(tb testing.TB, err error) {
 
 // identify returns the identity of a resource.
 func identify(resource string) Identity {
-	return Identity{Cluster: "uid-1", Version: "v1", Resource: resource, Kind: "ConfigMap", Encoding: "JSON", Transform: "drop:managedFields"}
+	return Identity{
+		Cluster:   "uid-1",
+		Version:   "v1",
+		Resource:  resource,
+		Kind:      "ConfigMap",
+		Encoding:  "JSON",
+		Transform: "drop:managedFields",
+	}
 }

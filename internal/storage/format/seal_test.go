@@ -14,7 +14,9 @@ func TestSeal_boundToTheRecord(t *testing.T) {
 	if text, err := s.Decrypt(sealed, Associated(id, "a/b", 7)); err != nil || string(text) != "text" {
 		t.Fatalf("%q, %v", text, err)
 	}
-	for _, other := range [][]byte{Associated(id, "a/c", 7), Associated(id, "a/b", 8), Associated(DigestOf(identify("pods")), "a/b", 7)} {
+	for _, other := range [][]byte{
+		Associated(id, "a/c", 7), Associated(id, "a/b", 8), Associated(DigestOf(identify("pods")), "a/b", 7),
+	} {
 		if _, err := s.Decrypt(sealed, other); err == nil {
 			t.Error("the body was opened elsewhere")
 		}

@@ -31,7 +31,9 @@ func TestPieces_random(t *testing.T) {
 				continue
 			}
 			f := Frame{Mirror: Mirror{byte(m)}, Offset: offset, Kind: Batch,
-				Head: Head{Version: n, Time: time.Unix(int64(n), 0), Era: 3, Flags: byte(r.IntN(2))}, Required: r.IntN(9) == 0}
+				Head: Head{
+					Version: n, Time: time.Unix(int64(n), 0), Era: 3, Flags: byte(r.IntN(2)),
+				}, Required: r.IntN(9) == 0}
 			f.Ordinary = f.Head.Flags == 0
 			for range r.IntN(5) {
 				f.Hashes = append(f.Hashes, Hash(fmt.Append(nil, r.IntN(10))))
@@ -46,7 +48,8 @@ func TestPieces_random(t *testing.T) {
 		}
 		for m := range 2 {
 			s, err := block.Section(Mirror{byte(m)})
-			if err != nil || (s == nil) != (len(declared[m]) == 0) || s != nil && !slices.Equal(s.Declarations, declared[m]) {
+			if err != nil || (s == nil) != (len(declared[m]) == 0) ||
+				s != nil && !slices.Equal(s.Declarations, declared[m]) {
 				t.Fatalf("section %d: %+v, %v, declared %v", m, s, err, declared[m])
 			}
 			for key := range 11 {
@@ -90,7 +93,8 @@ func covered(pieces []Piece, frames []Frame, declared []int64, hash uint32) erro
 	for _, f := range frames {
 		read := slices.ContainsFunc(pieces, func(p Piece) bool { return p.Offset == f.Offset && p.Read })
 		known := slices.ContainsFunc(pieces, func(p Piece) bool {
-			return p.Offset == f.Offset && p.Head == f.Head || p.Kind == Run && p.Offset <= f.Offset && f.Offset <= p.End
+			return p.Offset == f.Offset && p.Head == f.Head ||
+				p.Kind == Run && p.Offset <= f.Offset && f.Offset <= p.End
 		})
 		if !known || read != (f.Required || slices.Contains(f.Hashes, hash)) {
 			return fmt.Errorf("%+v: read %v, known %v, last run %+v", f, read, known, open)

@@ -27,7 +27,9 @@ func (f *Folder) restorer(id format.Identity) *format.Restorer {
 
 // objectRead returns a read of one object.
 func (f *Folder) objectRead(id format.Identity, key string) *objectRead {
-	return &objectRead{files: f.Files, folder: f.Path, identity: id, mirror: format.DigestOf(id), key: key, keys: f.Keys}
+	return &objectRead{
+		files: f.Files, folder: f.Path, identity: id, mirror: format.DigestOf(id), key: key, keys: f.Keys,
+	}
 }
 
 // CheckIndex returns an error if a segment has no index by key that a read of an object of the

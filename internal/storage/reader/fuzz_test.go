@@ -19,7 +19,9 @@ import (
 // emptyFolder returns the folder of a cluster without dictionaries and keys.
 func emptyFolder(path string) *Folder {
 	all := &format.Files{}
-	return &Folder{Files: all, Path: path, Dictionaries: format.NewDictionaries(all, path, nil, func() {}), Kind: format.KindOf}
+	return &Folder{
+		Files: all, Path: path, Dictionaries: format.NewDictionaries(all, path, nil, func() {}), Kind: format.KindOf,
+	}
 }
 
 // loadAll loads every mirror of a cluster's folder, in any way that a program would.
@@ -43,7 +45,8 @@ func FuzzSegment(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, last := range []bool{false, true} {
 			c := format.ParseSegment(append(format.NewHead(format.LogMagic, format.Version), data...), 1, last)
-			if c.End > int64(format.HeadSize+len(data)) || last && c.Lost && !format.AnyFrame(data, 0, 1, 0) && c.End == format.HeadSize {
+			if c.End > int64(format.HeadSize+len(data)) ||
+				last && c.Lost && !format.AnyFrame(data, 0, 1, 0) && c.End == format.HeadSize {
 				t.Errorf("%d frames end at %d of %d", len(c.Frames), c.End, len(data))
 			}
 		}

@@ -262,7 +262,9 @@ func (x *Index) add(number uint64, c format.Contents, numbers map[uint32]*Found,
 	}()
 	for i := range c.Frames {
 		f := &c.Frames[i]
-		ref := frameRef{Position: format.Position{Segment: number, Offset: f.Offset}, size: len(f.Payload), kind: f.Kind}
+		ref := frameRef{
+			Position: format.Position{Segment: number, Offset: f.Offset}, size: len(f.Payload), kind: f.Kind,
+		}
 		switch f.Kind {
 		case format.SegmentFrame:
 			var h format.SegmentHeader

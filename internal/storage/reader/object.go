@@ -222,7 +222,8 @@ func (s *objectSegment) block(b *keyindex.Block) error {
 			return err
 		}
 		var d format.Declaration
-		if err := json.Unmarshal(f.Payload, &d); err != nil || f.Kind != format.MirrorFrame || d.Identity != s.identity {
+		if err := json.Unmarshal(f.Payload, &d); err != nil || f.Kind != format.MirrorFrame ||
+			d.Identity != s.identity {
 			return errUnindexed
 		}
 		if d.Key != nil && s.seal == nil {

@@ -23,7 +23,14 @@ func must(tb testing.TB, err error) {
 
 // identify returns the identity of a resource.
 func identify(resource string) format.Identity {
-	return format.Identity{Cluster: "uid-1", Version: "v1", Resource: resource, Kind: "ConfigMap", Encoding: "JSON", Transform: "drop:managedFields"}
+	return format.Identity{
+		Cluster:   "uid-1",
+		Version:   "v1",
+		Resource:  resource,
+		Kind:      "ConfigMap",
+		Encoding:  "JSON",
+		Transform: "drop:managedFields",
+	}
 }
 
 func newObject(tb testing.TB, key string, version uint64, text string) *wire.Object {

@@ -195,7 +195,12 @@ func (l *loading) arrive() {
 		s.first = &State{Version: l.version, Time: l.time}
 	}
 	if s.moment.includes(l.version, l.time) {
-		s.step, s.version, s.passed, s.doubt, s.part, s.lost = l.step, l.version, false, nil, 0, l.lost
+		s.step = l.step
+		s.version = l.version
+		s.passed = false
+		s.doubt = nil
+		s.part = 0
+		s.lost = l.lost
 	} else {
 		s.passed = true
 	}

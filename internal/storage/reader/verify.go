@@ -74,7 +74,10 @@ func (f *Folder) Verify() ClusterReport {
 		if state == nil {
 			m.Err = Reject(stored.Identity, err)
 		} else {
-			m.Version, m.Time, m.Objects, m.Records = state.Version, state.Time, len(state.Objects), len(state.Records)
+			m.Version = state.Version
+			m.Time = state.Time
+			m.Objects = len(state.Objects)
+			m.Records = len(state.Records)
 		}
 		r.Mirrors = append(r.Mirrors, m)
 	}

@@ -6,8 +6,8 @@
 // ones, which describe one group or one version each.
 //
 // The documents list only reads: the verbs get, list and watch of resources, and get of
-// subresources. Resources that are not mirrored are added with [Documents.With]. The hash of a storage version is left out, because only the server that
-// stores the objects knows it.
+// subresources. Resources that are not mirrored are added with [Documents.With]. The hash of a storage version is left
+// out, because only the server that stores the objects knows it.
 //
 // [Documents] never change: when the resources change, make new ones. A document is
 // encoded on first use, once as JSON and once as protobuf. YAML and indented JSON are
@@ -84,11 +84,15 @@ func New(resources, unmirrored []kube.Resource, stale, unlisted []schema.GroupVe
 	var groups []*group
 	names := map[string]bool{}
 	for _, r := range resources {
-		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(listedVerbs, verb) })
+		r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool {
+			return !slices.Contains(listedVerbs, verb)
+		})
 		if len(r.Verbs) == 0 {
 			continue
 		}
-		r.Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool { return !slices.Contains(s.Verbs, "get") })
+		r.Subresources = slices.DeleteFunc(slices.Clone(r.Subresources), func(s kube.Subresource) bool {
+			return !slices.Contains(s.Verbs, "get")
+		})
 		v := find(&groups, r.GroupVersion())
 		v.resources = append(v.resources, r)
 		names[r.Resource] = true
@@ -110,7 +114,14 @@ func New(resources, unmirrored []kube.Resource, stale, unlisted []schema.GroupVe
 }
 
 func newDocuments(groups []*group, unlisted []schema.GroupVersion) *Documents {
-	d := &Documents{aggregated: map[string]*document{}, legacy: map[string]*document{}, core: []string{}, stale: map[string]bool{}, groups: groups, unlisted: unlisted}
+	d := &Documents{
+		aggregated: map[string]*document{},
+		legacy:     map[string]*document{},
+		core:       []string{},
+		stale:      map[string]bool{},
+		groups:     groups,
+		unlisted:   unlisted,
+	}
 	d.add(groups)
 	d.list(groups, unlisted)
 	return d
@@ -237,7 +248,9 @@ func (d *Documents) list(groups []*group, unlisted []schema.GroupVersion) {
 		for end = first + 1; end < len(groups) && alike(groups[end-1], groups[end]); {
 			end++
 		}
-		slices.SortFunc(groups[first:end], func(a, b *group) int { return cmp.Compare(service[a.name], service[b.name]) })
+		slices.SortFunc(groups[first:end], func(a, b *group) int {
+			return cmp.Compare(service[a.name], service[b.name])
+		})
 	}
 	all := &metav1.APIGroupList{TypeMeta: typeMeta("APIGroupList", "v1"), Groups: []metav1.APIGroup{}}
 	for _, g := range groups {
@@ -255,7 +268,8 @@ func (d *Documents) versions(r *http.Request) *document {
 	}
 	return &document{object: &metav1.APIVersions{
 		TypeMeta: typeMeta("APIVersions", ""), Versions: d.core,
-		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: address}},
+		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0",
+			ServerAddress: address}},
 	}}
 }
 
@@ -273,7 +287,9 @@ func aggregatedList() *apidiscoveryv2.APIGroupDiscoveryList {
 func (g *group) aggregated() apidiscoveryv2.APIGroupDiscovery {
 	all := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
 	for _, v := range g.versions {
-		one := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+		one := apidiscoveryv2.APIVersionDiscovery{
+			Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+		}
 		if v.stale {
 			one.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
 		}
@@ -311,14 +327,17 @@ func aggregatedSubresources(r kube.Resource) []apidiscoveryv2.APISubresourceDisc
 func (g *group) legacy() metav1.APIGroup {
 	all := metav1.APIGroup{Name: g.name}
 	for _, v := range g.versions {
-		all.Versions = append(all.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v.String(), Version: v.Version})
+		all.Versions = append(all.Versions,
+			metav1.GroupVersionForDiscovery{GroupVersion: v.String(), Version: v.Version})
 	}
 	all.PreferredVersion = all.Versions[0]
 	return all
 }
 
 func (v *version) legacy() *metav1.APIResourceList {
-	list := &metav1.APIResourceList{TypeMeta: typeMeta("APIResourceList", "v1"), GroupVersion: v.String(), APIResources: []metav1.APIResource{}}
+	list := &metav1.APIResourceList{
+		TypeMeta: typeMeta("APIResourceList", "v1"), GroupVersion: v.String(), APIResources: []metav1.APIResource{},
+	}
 	if v.Group == "" {
 		list.APIVersion = ""
 	}
@@ -333,7 +352,9 @@ func (v *version) legacy() *metav1.APIResourceList {
 			Categories:   r.Categories,
 		})
 		for _, s := range r.Subresources {
-			one := metav1.APIResource{Name: r.Resource + "/" + s.Name, Namespaced: r.Namespaced, Kind: s.Kind, Verbs: []string{"get"}}
+			one := metav1.APIResource{
+				Name: r.Resource + "/" + s.Name, Namespaced: r.Namespaced, Kind: s.Kind, Verbs: []string{"get"},
+			}
 			if s.GroupVersion() != r.GroupVersion() {
 				one.Group, one.Version = s.Group, s.Version
 			}

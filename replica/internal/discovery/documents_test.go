@@ -43,14 +43,19 @@ func get(d *discovery.Documents, method, path, accept string) (*httptest.Respons
 // TestServe_leavesOtherPathsAlone: another handler serves the objects below the same
 // root.
 func TestServe_leavesOtherPathsAlone(t *testing.T) {
-	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list")}, nil, nil, nil)
+	d := discovery.New([]kube.Resource{
+		resource("", "v1", "pods", "get"), resource("apps", "v1", "deployments", "list"),
+	}, nil, nil, nil)
 	for _, path := range []string{"", "/", "/apis/", "/api", "/api/v1", "/apis/apps/v1/"} {
 		_, served := get(d, http.MethodGet, path, "*/*")
 		if want := len(path) > 1; served != want {
 			t.Errorf("%q: served is %t", path, served)
 		}
 	}
-	for _, path := range []string{"/api/v1/pods", "/apis/apps/v1/deployments", "/apis/apps/v2", "/apis/batch", "/api/apps", "/version", "/apis//v1", "/apis//"} {
+	for _, path := range []string{
+		"/api/v1/pods", "/apis/apps/v1/deployments", "/apis/apps/v2", "/apis/batch", "/api/apps", "/version",
+		"/apis//v1", "/apis//",
+	} {
 		if w, served := get(d, http.MethodGet, path, "*/*"); served || w.Body.Len() > 0 {
 			t.Errorf("%q is served: %s", path, w.Body)
 		}
@@ -63,7 +68,10 @@ func TestServe_leavesOtherPathsAlone(t *testing.T) {
 // TestNew_unmirroredHaveNoVerbs: a resource that is not mirrored can be found by its
 // name, unless another resource has that name, and has no verbs.
 func TestNew_unmirroredHaveNoVerbs(t *testing.T) {
-	hidden := []kube.Resource{resource("", "v1", "secrets", "get", "list"), resource("metrics", "v1", "pods", "list"), resource("other", "v1", "things", "list", "watch")}
+	hidden := []kube.Resource{
+		resource("", "v1", "secrets", "get", "list"), resource("metrics", "v1", "pods", "list"),
+		resource("other", "v1", "things", "list", "watch"),
+	}
 	for i := range hidden {
 		hidden[i].Categories, hidden[i].ShortNames = []string{"all"}, []string{"x"}
 		hidden[i].Subresources = []kube.Subresource{{Name: "status", Verbs: []string{"get"}}}
@@ -91,7 +99,11 @@ func TestNew_unmirroredHaveNoVerbs(t *testing.T) {
 func TestNew_isEmptyOfWhatCannotBeRead(t *testing.T) {
 	created := resource("authentication.k8s.io", "v1", "tokenreviews", "create")
 	d := discovery.New([]kube.Resource{created, resource("apps", "v1", "deployments", "create", "watch", "get")}, nil,
-		[]schema.GroupVersion{{Group: "apps", Version: "v2"}, {Group: "apps", Version: "v1"}, {Group: "gone", Version: "v1"}}, nil)
+		[]schema.GroupVersion{
+			{Group: "apps", Version: "v2"},
+			{Group: "apps", Version: "v1"},
+			{Group: "gone", Version: "v1"},
+		}, nil)
 	w, _ := get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 	want := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[` +
 		`{"metadata":{"name":"apps"},"versions":[` +
@@ -122,7 +134,8 @@ func TestNew_ordersGroups(t *testing.T) {
 	var all []kube.Resource
 	for _, at := range []schema.GroupVersion{
 		{Group: "batch", Version: "v1"}, {Group: "apps", Version: "v1"}, // never sorted
-		{Group: "b.example.com", Version: "v1beta1"}, {Group: "c.example.com", Version: "v2"}, {Group: "d.example.com", Version: "v1"}, {Group: "a.example.org", Version: "v1"},
+		{Group: "b.example.com", Version: "v1beta1"}, {Group: "c.example.com", Version: "v2"},
+		{Group: "d.example.com", Version: "v1"}, {Group: "a.example.org", Version: "v1"},
 	} {
 		all = append(all, resource(at.Group, at.Version, "things", "get"))
 	}
@@ -133,7 +146,12 @@ func TestNew_ordersGroups(t *testing.T) {
 		want     string
 	}{
 		{"", nil, "batch apps d.example.com b.example.com c.example.com a.example.org"},
-		{"", []schema.GroupVersion{{Group: "c.example.com", Version: "v1"}, {Group: "nothing", Version: "v1"}}, "batch apps c.example.com d.example.com b.example.com a.example.org"},
+		{
+			"", []schema.GroupVersion{
+				{Group: "c.example.com", Version: "v1"},
+				{Group: "nothing", Version: "v1"},
+			}, "batch apps c.example.com d.example.com b.example.com a.example.org",
+		},
 		{aggregated, nil, "batch apps b.example.com c.example.com d.example.com a.example.org"},
 	} {
 		w, _ := get(discovery.New(all, nil, nil, c.unlisted), http.MethodGet, "/apis", c.accept)
@@ -153,7 +171,8 @@ func TestServe_namesItsAddress(t *testing.T) {
 	d := discovery.New([]kube.Resource{resource("", "v1", "pods", "get")}, nil, nil, nil)
 	want := func(body, address string) {
 		t.Helper()
-		if text := `"versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"` + address + `"}]`; !strings.Contains(body, text) {
+		if text := `"versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"` +
+			address + `"}]`; !strings.Contains(body, text) {
 			t.Errorf("/api is %s, want %s", body, text)
 		}
 	}
@@ -185,13 +204,15 @@ func TestServe_namesItsAddress(t *testing.T) {
 func TestServe_compressesWhatIsLong(t *testing.T) {
 	var many []kube.Resource
 	for i := range 2000 {
-		many = append(many, resource(fmt.Sprintf("group-%d.example.com", i/20), "v1", fmt.Sprintf("resource-%d", i), "get", "list", "watch"))
+		many = append(many, resource(fmt.Sprintf("group-%d.example.com", i/20), "v1", fmt.Sprintf("resource-%d", i),
+			"get", "list", "watch"))
 	}
 	d := discovery.New(many, nil, nil, nil)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			w, _ := get(d, http.MethodGet, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			w, _ := get(d, http.MethodGet, "/apis",
+				"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 			if w.Header().Get("Content-Encoding") != "gzip" || len(w.Header().Values("Vary")) != 2 {
 				t.Errorf("header is %v", w.Header())
 				return

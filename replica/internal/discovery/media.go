@@ -23,7 +23,8 @@ type media struct {
 // aggregated document.
 func (m media) contentType() string {
 	if m.aggregated {
-		return m.encoding.MediaType() + ";g=" + apidiscoveryv2.GroupName + ";v=" + apidiscoveryv2.SchemeGroupVersion.Version + ";as=" + aggregatedKind
+		return m.encoding.MediaType() + ";g=" + apidiscoveryv2.GroupName + ";v=" +
+			apidiscoveryv2.SchemeGroupVersion.Version + ";as=" + aggregatedKind
 	}
 	return m.encoding.MediaType()
 }
@@ -38,13 +39,18 @@ func negotiate(header string, aggregated bool) (media, bool) {
 		if stream := clause.Params["stream"]; stream != "" && stream != "watch" || clause.Params["sv"] != "" {
 			continue
 		}
-		as, group, version := clause.Params["as"], clause.Params["g"], clause.Params["v"]
+		as := clause.Params["as"]
+		group := clause.Params["g"]
+		version := clause.Params["v"]
 		asks := as == "" && group == "" && version == ""
 		if aggregated {
-			asks = as == aggregatedKind && group == apidiscoveryv2.GroupName && version == apidiscoveryv2.SchemeGroupVersion.Version
+			asks = as == aggregatedKind && group == apidiscoveryv2.GroupName &&
+				version == apidiscoveryv2.SchemeGroupVersion.Version
 		}
 		if asks {
-			return media{encoding: clause.Encoding, aggregated: aggregated, pretty: clause.Params["pretty"] == "1"}, true
+			return media{
+				encoding: clause.Encoding, aggregated: aggregated, pretty: clause.Params["pretty"] == "1",
+			}, true
 		}
 	}
 	return media{}, false

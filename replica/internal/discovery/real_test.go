@@ -108,15 +108,21 @@ func TestDocuments_areTheServers(t *testing.T) {
 	}
 	defer replica.CloseIdleConnections()
 
-	paths := []string{"/api", "/apis", "/api/", "/api/v1", "/apis/apps", "/apis/apps/", "/apis/apps/v1", "/apis/example.com", "/apis/example.com/v1",
-		"/apis/example.com/v1beta1", "/apis/autoscaling", "/apis/autoscaling/v1", "/apis/broken.example.org", "/apis/broken.example.org/v1", "/api?pretty=true"}
+	paths := []string{"/api", "/apis", "/api/", "/api/v1", "/apis/apps", "/apis/apps/", "/apis/apps/v1",
+		"/apis/example.com", "/apis/example.com/v1",
+		"/apis/example.com/v1beta1", "/apis/autoscaling", "/apis/autoscaling/v1", "/apis/broken.example.org",
+		"/apis/broken.example.org/v1", "/api?pretty=true"}
 	// application/* and /apis/ are left out: some of the server's handlers refuse them
 	// and others do not.
 	accepts := []string{"", "*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf",
-		"application/vnd.kubernetes.protobuf,application/json", "application/json;q=0.3, application/yaml;q=0.5", "*/*, application/yaml", "application/json;pretty=1",
-		"text/html", "application/cbor", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
-		aggregated, aggregatedYAML, aggregatedProto, aggregatedOld, aggregated + "," + aggregatedOld + ",application/json", aggregatedOld + ",application/json",
-		"application/json," + aggregated, aggregatedProto + "," + aggregated, aggregated + ";profile=nopeer", "application/json;as=APIGroupDiscoveryList"}
+		"application/vnd.kubernetes.protobuf,application/json", "application/json;q=0.3, application/yaml;q=0.5",
+		"*/*, application/yaml", "application/json;pretty=1",
+		"text/html", "application/cbor", "application/json;as=Table;g=meta.k8s.io;v=v1",
+		"application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
+		aggregated, aggregatedYAML, aggregatedProto, aggregatedOld,
+		aggregated + "," + aggregatedOld + ",application/json", aggregatedOld + ",application/json",
+		"application/json," + aggregated, aggregatedProto + "," + aggregated, aggregated + ";profile=nopeer",
+		"application/json;as=APIGroupDiscoveryList"}
 	compared := 0
 	for _, path := range paths {
 		for _, accept := range accepts {
@@ -128,7 +134,8 @@ func TestDocuments_areTheServers(t *testing.T) {
 				t.Errorf("GET %s as %q: %s, want %s", path, accept, got.reason, want.reason)
 			}
 			if got.Tagged {
-				if again := ask(ctx, t, replica, path, accept, got.etag); again.Code != http.StatusNotModified || again.length > 0 || again.etag != got.etag {
+				if again := ask(ctx, t, replica, path, accept, got.etag); again.Code != http.StatusNotModified ||
+					again.length > 0 || again.etag != got.etag {
 					t.Errorf("GET %s as %q again: %+v", path, accept, again)
 				}
 			}
@@ -158,9 +165,12 @@ func discover(ctx context.Context, t *testing.T, c *kube.Cluster) ([]kube.Resour
 		resources, err := c.Resources(ctx)
 		var missing *kube.GroupError
 		has := func(name, version string) bool {
-			return slices.ContainsFunc(resources, func(r kube.Resource) bool { return r.Resource == name && r.Version == version })
+			return slices.ContainsFunc(resources, func(r kube.Resource) bool {
+				return r.Resource == name && r.Version == version
+			})
 		}
-		if has("geese", "v1beta1") && has("drafts", "v1alpha1") && errors.As(err, &missing) && errors.Is(err, kube.ErrStale) {
+		if has("geese", "v1beta1") && has("drafts", "v1alpha1") && errors.As(err, &missing) &&
+			errors.Is(err, kube.ErrStale) {
 			return resources, []schema.GroupVersion{missing.GroupVersion}
 		}
 		select {
@@ -243,8 +253,9 @@ func (a *answer) decode(t *testing.T, body []byte) {
 	}
 	a.Kind, a.APIVersion = meta.Kind, meta.APIVersion
 	kinds := map[string]any{
-		"APIGroupDiscoveryList": &apidiscoveryv2.APIGroupDiscoveryList{}, "APIVersions": &metav1.APIVersions{}, "APIGroupList": &metav1.APIGroupList{},
-		"APIGroup": &metav1.APIGroup{}, "APIResourceList": &metav1.APIResourceList{}, "Status": &metav1.Status{},
+		"APIGroupDiscoveryList": &apidiscoveryv2.APIGroupDiscoveryList{}, "APIVersions": &metav1.APIVersions{},
+		"APIGroupList": &metav1.APIGroupList{},
+		"APIGroup":     &metav1.APIGroup{}, "APIResourceList": &metav1.APIResourceList{}, "Status": &metav1.Status{},
 	}
 	into := kinds[meta.Kind]
 	if into == nil {
@@ -262,7 +273,9 @@ func (a *answer) decode(t *testing.T, body []byte) {
 			doc.ServerAddressByClientCIDRs[i].ServerAddress = "" // each server has its own
 		}
 	case *metav1.APIGroupList:
-		doc.Groups = slices.DeleteFunc(doc.Groups, func(g metav1.APIGroup) bool { return slices.Contains(unreadable, g.Name) })
+		doc.Groups = slices.DeleteFunc(doc.Groups, func(g metav1.APIGroup) bool {
+			return slices.Contains(unreadable, g.Name)
+		})
 	case *metav1.APIResourceList:
 		restrict(doc)
 	case *metav1.Status:
@@ -295,7 +308,9 @@ func readable(all []kube.Resource) []kube.Resource {
 }
 
 func reading(verbs []string) []string {
-	return slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v != "get" && v != "list" && v != "watch" })
+	return slices.DeleteFunc(slices.Clone(verbs), func(v string) bool {
+		return v != "get" && v != "list" && v != "watch"
+	})
 }
 
 func restrict(list *metav1.APIResourceList) {
@@ -331,5 +346,7 @@ func restrictAggregated(list *apidiscoveryv2.APIGroupDiscoveryList) {
 			v.Resources = some
 		}
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(g apidiscoveryv2.APIGroupDiscovery) bool { return slices.Contains(unreadable, g.Name) })
+	list.Items = slices.DeleteFunc(list.Items, func(g apidiscoveryv2.APIGroupDiscovery) bool {
+		return slices.Contains(unreadable, g.Name)
+	})
 }

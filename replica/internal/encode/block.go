@@ -125,7 +125,8 @@ func Runs(objects iter.Seq2[string, *wire.Object]) iter.Seq[[]*wire.Object] {
 		run := make([]*wire.Object, 0, blockMost)
 		bytes := 0
 		for key, o := range objects {
-			if len(run) > 0 && (len(run) == blockMost || bytes >= blockBytes || namespaceOf(key) != run[0].Namespace()) {
+			if len(run) > 0 && (len(run) == blockMost || bytes >= blockBytes ||
+				namespaceOf(key) != run[0].Namespace()) {
 				if !yield(run) {
 					return
 				}
@@ -187,7 +188,9 @@ func (c *Blocks) get(s Source, run []*wire.Object) *block {
 		}
 		return b
 	}
-	next := &block{key: key, objects: make([]weak.Pointer[wire.Object], len(run)), before: b, texts: map[BlockForm]*text{}}
+	next := &block{
+		key: key, objects: make([]weak.Pointer[wire.Object], len(run)), before: b, texts: map[BlockForm]*text{},
+	}
 	for i, o := range run {
 		next.objects[i] = weak.Make(o)
 	}
@@ -268,7 +271,8 @@ func (c *Blocks) text(b *block, run []*wire.Object, f BlockForm) *text {
 	had := b.before != nil
 	t = b.makeLocked(run, f)
 	for _, bad := range t.bad {
-		c.logger.Error("cannot encode object", "cluster", b.key.Cluster, "resource", b.key.Resource.GroupResource().String(), "err", bad.err)
+		c.logger.Error("cannot encode object", "cluster", b.key.Cluster, "resource",
+			b.key.Resource.GroupResource().String(), "err", bad.err)
 	}
 	if had && b.before == nil {
 		c.grew(b, -c.uncarry(b))

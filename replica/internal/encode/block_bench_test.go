@@ -17,7 +17,10 @@ import (
 )
 
 func benchObjects(b *testing.B, n int) []*wire.Object {
-	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, New: func() runtime.Object { return &corev1.Pod{} }}
+	kind := &wire.Kind{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		New:              func() runtime.Object { return &corev1.Pod{} },
+	}
 	w := kubetest.Workload{}
 	var all []*wire.Object
 	for i := range n {
@@ -36,7 +39,8 @@ func BenchmarkBlock(b *testing.B) {
 		blk := &block{texts: map[BlockForm]*text{}}
 		t := blk.makeLocked(objects, f)
 		raw, _ := t.open()
-		b.Logf("%s: %d bytes, s2 %d, better %d, gzip %d", name, t.length/48, len(t.packed)/48, len(s2.EncodeBetter(nil, raw))/48, len(Deflate(raw).deflated)/48)
+		b.Logf("%s: %d bytes, s2 %d, better %d, gzip %d", name, t.length/48, len(t.packed)/48,
+			len(s2.EncodeBetter(nil, raw))/48, len(Deflate(raw).deflated)/48)
 		b.Run(name+"/make", func(b *testing.B) {
 			for range b.N {
 				blk.makeLocked(objects, f)

@@ -63,8 +63,12 @@ func Empty(kind schema.GroupVersionKind, builtin *wire.Kind, meta metav1.ObjectM
 		}
 		object := map[string]any{"kind": kind.Kind, "apiVersion": kind.GroupVersion().String(), "metadata": about}
 		if kind.Kind == "CustomResourceDefinition" && !IsCustom(kind) {
-			object["spec"] = map[string]any{"group": "", "names": map[string]any{"plural": "", "kind": ""}, "scope": "", "versions": nil}
-			object["status"] = map[string]any{"conditions": nil, "acceptedNames": map[string]any{"plural": "", "kind": ""}, "storedVersions": nil}
+			object["spec"] = map[string]any{
+				"group": "", "names": map[string]any{"plural": "", "kind": ""}, "scope": "", "versions": nil,
+			}
+			object["status"] = map[string]any{
+				"conditions": nil, "acceptedNames": map[string]any{"plural": "", "kind": ""}, "storedVersions": nil,
+			}
 		}
 		return &unstructured.Unstructured{Object: object}
 	}

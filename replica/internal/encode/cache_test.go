@@ -27,10 +27,19 @@ func noisyPod(t testing.TB, random *rand.Rand, name string, version int) *wire.O
 	for i := range noise {
 		noise[i] = 'a' + byte(random.Uint32()%26)
 	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", ResourceVersion: fmt.Sprint(version), Annotations: map[string]string{"noise": string(noise)}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			Namespace:       "n",
+			ResourceVersion: fmt.Sprint(version),
+			Annotations:     map[string]string{"noise": string(noise)},
+		},
+	}
 	// Managed fields are most of a real pod, and compress well.
 	for range 4 {
-		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: "m", FieldsV1: metav1.NewFieldsV1(fmt.Sprintf("{\"f:%01000d\":{}}", 0))})
+		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: "m", FieldsV1: metav1.NewFieldsV1(fmt.Sprintf("{\"f:%01000d\":{}}", 0)),
+		})
 	}
 	o, err := wire.Encode(p, wire.Protobuf, kind)
 	if err != nil {
@@ -105,7 +114,9 @@ func TestCaches_boundMemory(t *testing.T) {
 		for i := range 750 {
 			o := noisyPod(t, random, fmt.Sprint("web-", i), 1)
 			// Metadata: a frame that is much smaller than the object.
-			if _, err := c.Get(FrameKey{Object: o, Form: Form{Partial: true, Version: "v1"}, Event: stream.Deleted}); err != nil {
+			if _, err := c.Get(FrameKey{
+				Object: o, Form: Form{Partial: true, Version: "v1"}, Event: stream.Deleted,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

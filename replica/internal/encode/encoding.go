@@ -17,7 +17,9 @@ const (
 
 // MediaTypes are the media types of the encodings, in the order in which kube-apiserver
 // names them.
-var MediaTypes = [...]string{JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf"}
+var MediaTypes = [...]string{
+	JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf",
+}
 
 // MediaType returns the media type of the encoding.
 func (e Encoding) MediaType() string { return MediaTypes[e] }

@@ -23,7 +23,10 @@ import (
 func widget(t *testing.T, name string) *wire.Object {
 	t.Helper()
 	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
-	o, err := wire.NewObject(fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"namespace":"shop","resourceVersion":"7"}}`, name), wire.JSON, kind)
+	o, err := wire.NewObject(
+		fmt.Appendf(nil,
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"namespace":"shop","resourceVersion":"7"}}`, name), wire.JSON, kind,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +56,13 @@ func TestFrames_error(t *testing.T) {
 // A panic while a frame is made is an error for every client that waits for the frame:
 // none receives an empty one.
 func TestFrames_panic(t *testing.T) {
-	kind := &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, New: func() runtime.Object { panic("no such type") }}
-	raw, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bad", Namespace: "shop", ResourceVersion: "7"}}).Marshal()
+	kind := &wire.Kind{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		New:              func() runtime.Object { panic("no such type") },
+	}
+	raw, err := (&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "bad", Namespace: "shop", ResourceVersion: "7"},
+	}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +75,8 @@ func TestFrames_panic(t *testing.T) {
 	for range 8 {
 		clients.Go(func() {
 			data, err := c.Get(FrameKey{Object: o, Event: stream.Added})
-			if err == nil || !strings.Contains(err.Error(), "no such type") || !strings.Contains(err.Error(), "shop/bad") {
+			if err == nil || !strings.Contains(err.Error(), "no such type") ||
+				!strings.Contains(err.Error(), "shop/bad") {
 				t.Errorf("a client gets %q, %v", data, err)
 			}
 		})
@@ -90,8 +99,10 @@ func TestFrames_bound(t *testing.T) {
 			t.Fatal("a frame was made twice")
 		}
 		size = len(first) + frameOverhead + key.Object.Size()
-		if c.bytes > room || len(c.byKey)*size > room+5*size || len(c.ring)-c.at != len(c.byKey) || len(c.ring) > 3*1024 {
-			t.Fatalf("after %d frames there are %d bytes, %d entries, a ring of %d from %d on", i+1, c.bytes, len(c.byKey), len(c.ring), c.at)
+		if c.bytes > room || len(c.byKey)*size > room+5*size || len(c.ring)-c.at != len(c.byKey) ||
+			len(c.ring) > 3*1024 {
+			t.Fatalf("after %d frames there are %d bytes, %d entries, a ring of %d from %d on", i+1, c.bytes,
+				len(c.byKey), len(c.ring), c.at)
 		}
 	}
 }

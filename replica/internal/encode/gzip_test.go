@@ -38,7 +38,9 @@ func TestGzipSum_isTheChecksumOfBoth(t *testing.T) {
 }
 
 func TestSegments_areOneStream(t *testing.T) {
-	parts := []string{`{"items":[`, strings.Repeat("a pod of the shop ", 1000), ",", strings.Repeat("x", 200_000), "", "]}"}
+	parts := []string{
+		`{"items":[`, strings.Repeat("a pod of the shop ", 1000), ",", strings.Repeat("x", 200_000), "", "]}",
+	}
 	for _, order := range [][]int{{0, 1, 2, 3, 5}, {3, 1, 1, 4, 0}, {}} {
 		var sum GzipSum
 		stream, want := []byte(GzipHead), ""

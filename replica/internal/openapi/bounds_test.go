@@ -85,7 +85,13 @@ func TestServe_onlyKnownMediaTypes(t *testing.T) {
 		w.Header()["Content-Type"] = []string{says}
 		_, _ = io.WriteString(w, `{"paths":{"api/v1":{}}}`)
 	})
-	for says = range map[string]bool{"text/html": true, "": true, "image/svg+xml": true, "application/json+html": true, "text/html;application/json": true} {
+	for says = range map[string]bool{
+		"text/html":                  true,
+		"":                           true,
+		"image/svg+xml":              true,
+		"application/json+html":      true,
+		"text/html;application/json": true,
+	} {
 		for _, target := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/version"} {
 			d.Changed()
 			w := get(t, d, target, nil)
@@ -96,7 +102,8 @@ func TestServe_onlyKnownMediaTypes(t *testing.T) {
 	}
 	for says = range map[string]bool{"application/json": true, "Application/JSON; charset=utf-8": true} {
 		d.Changed()
-		if w := get(t, d, "/openapi/v3/api/v1", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+		if w := get(t, d, "/openapi/v3/api/v1", nil); w.Code != http.StatusOK ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%q: %d %v", says, w.Code, w.Header())
 		}
 	}
@@ -109,7 +116,8 @@ func TestServe_plainTextIndex(t *testing.T) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, `{"paths":{"api/v1":{}}}`)
 	})
-	if w := get(t, d, "/openapi/v3", nil); w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+	if w := get(t, d, "/openapi/v3", nil); w.Code != http.StatusOK ||
+		w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("the index: %d %v", w.Code, w.Header())
 	}
 	if w := get(t, d, "/openapi/v3/api/v1", nil); w.Code != http.StatusServiceUnavailable {
@@ -137,7 +145,8 @@ func TestServe_boundsCompressedBytes(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	w := get(t, d, "/openapi/v2", nil)
 	runtime.ReadMemStats(&after)
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "compressed response is longer than") {
+	if w.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(w.Body.String(), "compressed response is longer than") {
 		t.Errorf("%d %.200s", w.Code, w.Body)
 	}
 	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 160 {

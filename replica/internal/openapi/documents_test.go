@@ -56,7 +56,8 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == "/openapi/v3" {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=%[1]s"},"apis/a b/v1":{"serverRelativeURL":"/openapi/v3/apis/a%%20b/v1?hash=%[1]s"}}}`, tag)
+		fmt.Fprintf(w,
+			`{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=%[1]s"},"apis/a b/v1":{"serverRelativeURL":"/openapi/v3/apis/a%%20b/v1?hash=%[1]s"}}}`, tag)
 		return
 	}
 	w.Header().Set("Etag", `"`+tag+`"`)
@@ -121,7 +122,9 @@ func get(t *testing.T, d *openapi.Documents, target string, header http.Header) 
 	return request(t.Context(), t, d, http.MethodGet, target, header)
 }
 
-func request(ctx context.Context, t *testing.T, d *openapi.Documents, method, target string, header http.Header) *httptest.ResponseRecorder {
+func request(
+	ctx context.Context, t *testing.T, d *openapi.Documents, method, target string, header http.Header,
+) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(ctx, method, "https://example.com/clusters/x"+target, nil)
 	if header != nil {
@@ -153,7 +156,8 @@ func TestServe_asksOnce(t *testing.T) {
 	o.await(t, "/openapi/v2", 1)
 	for range 20 {
 		all.Go(func() {
-			if w := get(t, d, "/openapi/v2", nil); w.Code != http.StatusOK || w.Body.String() != "/openapi/v2 application/json " {
+			if w := get(t, d, "/openapi/v2", nil); w.Code != http.StatusOK ||
+				w.Body.String() != "/openapi/v2 application/json " {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 		})
@@ -191,7 +195,8 @@ func TestServe_asksAgain(t *testing.T) {
 	if w := get(t, d, "/openapi/v2", nil); w.Header().Get("Etag") != `"2"` || o.bodies != 2 {
 		t.Fatalf("%v after %d documents, want the new one", w.Header(), o.bodies)
 	}
-	if w := get(t, d, "/openapi/v2", http.Header{"If-None-Match": {`"0", W/"2"`}}); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+	if w := get(t, d, "/openapi/v2", http.Header{"If-None-Match": {`"0", W/"2"`}}); w.Code != http.StatusNotModified ||
+		w.Body.Len() > 0 {
 		t.Fatalf("%d %s, want 304 and nothing", w.Code, w.Body)
 	}
 
@@ -268,7 +273,8 @@ func TestServe_byHash(t *testing.T) {
 	if w.Code != http.StatusMovedPermanently || w.Header().Get("Location") != "?hash=2" {
 		t.Errorf("another hash: %d %v", w.Code, w.Header())
 	}
-	if w := get(t, d, "/openapi/v3/apis/a%20b/v1?hash=2", nil); w.Code != http.StatusOK || w.Header().Get("Etag") != `"2"` {
+	if w := get(t, d, "/openapi/v3/apis/a%20b/v1?hash=2", nil); w.Code != http.StatusOK ||
+		w.Header().Get("Etag") != `"2"` {
 		t.Errorf("the new hash: %d %v", w.Code, w.Header())
 	}
 	for _, path := range []string{"/openapi/v3/", "/openapi/v3/nope", "/openapi/v3/../../api", "/openapi/v3/api/v1/"} {
@@ -301,9 +307,12 @@ func TestServe_waitsForWhatTheIndexSays(t *testing.T) {
 // accepts.
 func TestServe_encodings(t *testing.T) {
 	_, d := start(t, nil)
-	const v2 = "/openapi/v2 application/com.github.proto-openapi.spec.v2.v1.0+protobuf,application/com.github.proto-openapi.spec.v2@v1.0+protobuf "
+	const v2 = "/openapi/v2 " +
+		"application/com.github.proto-openapi.spec.v2.v1.0+protobuf,application/com.github.proto-openapi.spec.v2@v1.0+protobuf "
 	for accept, want := range map[string]string{
-		"": "/openapi/v2 application/json ", "*/*": "/openapi/v2 application/json ", "text/html": "", "text/html, application/*;q=0.1": "/openapi/v2 application/json ",
+		"": "/openapi/v2 application/json ", "*/*": "/openapi/v2 application/json ", "text/html": "",
+		"text/html, application/*;q=0.1": "/openapi/v2 " +
+			"application/json ",
 		"application/com.github.proto-openapi.spec.v2@v1.0+protobuf":                              v2,
 		"application/com.github.proto-openapi.spec.v2.v1.0+protobuf":                              v2,
 		"application/json;q=0.5, application/com.github.proto-openapi.spec.v2@v1.0+protobuf;q=.9": v2,
@@ -316,7 +325,9 @@ func TestServe_encodings(t *testing.T) {
 				continue
 			}
 			wantCode(t, w, http.StatusOK)
-			if length := w.Header().Get("Content-Length"); length != fmt.Sprint(w.Body.Len()) || w.Header().Get("Content-Type") != strings.Split(want, " ")[1] && !strings.HasPrefix(strings.Split(want, " ")[1], w.Header().Get("Content-Type")+",") {
+			if length := w.Header().Get("Content-Length"); length != fmt.Sprint(w.Body.Len()) ||
+				w.Header().Get("Content-Type") != strings.Split(want, " ")[1] &&
+					!strings.HasPrefix(strings.Split(want, " ")[1], w.Header().Get("Content-Type")+",") {
 				t.Errorf("%d bytes with the header %v", w.Body.Len(), w.Header())
 			}
 			var body io.Reader = w.Body
@@ -333,7 +344,8 @@ func TestServe_encodings(t *testing.T) {
 	}
 	// The version is too short to be compressed.
 	w := get(t, d, "/version", http.Header{"Accept-Encoding": {"gzip"}})
-	if h := w.Header(); w.Body.String() != "/version application/json " || h.Get("Content-Encoding") != "" || h.Get("Vary") != "" {
+	if h := w.Header(); w.Body.String() != "/version application/json " || h.Get("Content-Encoding") != "" ||
+		h.Get("Vary") != "" {
 		t.Errorf("version is %q, with %v", w.Body, h)
 	}
 	if w := request(t.Context(), t, d, http.MethodPost, "/version", nil); w.Code != http.StatusMethodNotAllowed {
@@ -368,7 +380,8 @@ func TestServe_keepsNoMoreThanItMay(t *testing.T) {
 	o.set(func(o *origin) { o.size, o.tag = 20_000, "2" })
 	d.Changed()
 	for range 2 {
-		if w := get(t, d, "/openapi/v2", nil); !bytes.Equal(w.Body.Bytes(), []byte(text("/openapi/v2 application/json", 20_000))) {
+		if w := get(t, d, "/openapi/v2", nil); !bytes.Equal(w.Body.Bytes(),
+			[]byte(text("/openapi/v2 application/json", 20_000))) {
 			t.Errorf("%d bytes of a large document", w.Body.Len())
 		}
 	}

@@ -39,7 +39,8 @@ func TestDocuments_areTheServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents, found := openapi.New(func() *kube.Cluster { return cluster }, nil), discovery.New(resources, nil, nil, nil)
+	documents, found := openapi.New(func() *kube.Cluster { return cluster }, nil),
+		discovery.New(resources, nil, nil, nil)
 	const prefix = "/clusters/a%2Fb"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, below := strings.CutPrefix(r.URL.Path, prefix)
@@ -64,7 +65,8 @@ func TestDocuments_areTheServers(t *testing.T) {
 		}
 		for {
 			documents.Changed()
-			if _, body := fetch(ctx, t, replica, "/openapi/v3/apis/example.com/v1", "application/json"); strings.Contains(body, "how large it is") {
+			if _, body := fetch(ctx, t, replica, "/openapi/v3/apis/example.com/v1",
+				"application/json"); strings.Contains(body, "how large it is") {
 				return
 			}
 			select {
@@ -100,8 +102,13 @@ func compareBodies(ctx context.Context, t *testing.T, origin, replica *kube.Clus
 	if err := json.Unmarshal([]byte(body), &index); err != nil {
 		t.Fatal(err)
 	}
-	const proto2, proto3 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
-	targets := map[string][]string{"/openapi/v3": {"", "application/json", proto3, "text/html"}, "/version": {"", "application/json"}, "/openapi/v2": {"", "application/json", proto2, "text/html"}}
+	const proto2, proto3 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+		"application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
+	targets := map[string][]string{
+		"/openapi/v3": {"", "application/json", proto3, "text/html"},
+		"/version":    {"", "application/json"},
+		"/openapi/v2": {"", "application/json", proto2, "text/html"},
+	}
 	for _, at := range index.Paths {
 		targets[at.ServerRelativeURL] = []string{"", "application/json", proto3, "text/html"}
 		path, _, _ := strings.Cut(at.ServerRelativeURL, "?")
@@ -162,7 +169,8 @@ func fetch(ctx context.Context, t *testing.T, c *kube.Cluster, target, accept st
 // compareKubectl checks that kubectl prints the same with either server.
 func compareKubectl(ctx context.Context, t *testing.T, k *kubetest.Cluster, root string) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := "{apiVersion: v1, kind: Config, clusters: [{name: x, cluster: {server: " + root + "}}], contexts: [{name: x, context: {cluster: x}}], current-context: x}"
+	text := "{apiVersion: v1, kind: Config, clusters: [{name: x, cluster: {server: " + root +
+		"}}], contexts: [{name: x, context: {cluster: x}}], current-context: x}"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +185,8 @@ func compareKubectl(ctx context.Context, t *testing.T, k *kubetest.Cluster, root
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(ctx, k.KubectlPath(), append([]string{"--kubeconfig", path, "--cache-dir", t.TempDir()}, args...)...)
+		cmd := exec.CommandContext(ctx, k.KubectlPath(),
+			append([]string{"--kubeconfig", path, "--cache-dir", t.TempDir()}, args...)...)
 		var trouble strings.Builder
 		cmd.Stderr = &trouble
 		got, err := cmd.Output()

@@ -169,7 +169,8 @@ func matches(r *http.Request, etag string) bool {
 
 // fail writes the error of an origin that refuses or does not respond.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
-	code, reason := http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+	code := http.StatusServiceUnavailable
+	reason := metav1.StatusReasonServiceUnavailable
 	var refused *refusal
 	if errors.As(err, &refused) && refused.final() {
 		switch code = refused.code; code {

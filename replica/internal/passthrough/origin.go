@@ -102,7 +102,8 @@ func (o *origin) check(resp *http.Response) error {
 	if passable(resp) {
 		return nil
 	}
-	return badGateway(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a Kubernetes API",
+	return badGateway(fmt.Sprintf("cluster %s answered %q with content of type %q, which is not a response of a "+
+		"Kubernetes API",
 		o.member.Name(), resp.Status, resp.Header.Get("Content-Type")))
 }
 

@@ -31,7 +31,8 @@ func (p *passLimit) take(user, what, cluster string) (done func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	refused := func(n int, whose string) error {
-		return apierrors.NewTooManyRequests(fmt.Sprintf("%d %s%s are being passed on to cluster %s, please try again later",
+		return apierrors.NewTooManyRequests(fmt.Sprintf("%d %s%s are being passed on to cluster %s, please try again "+
+			"later",
 			n, what, whose, warning.Shorten(cluster, warning.MaxName)), 1)
 	}
 	switch {

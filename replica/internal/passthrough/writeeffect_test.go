@@ -28,11 +28,17 @@ func TestEffect_lastFinalizer(t *testing.T) {
 		meta metav1.ObjectMeta
 		want effect
 	}{
-		"not deleted":         {metav1.ObjectMeta{}, effect{version: 7}},
-		"without finalizers":  {metav1.ObjectMeta{DeletionTimestamp: &now}, gone},
-		"without grace":       {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &zero}, gone},
-		"with grace":          {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &some}, effect{version: 7}},
-		"with more of them":   {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/other"}}, effect{version: 7}},
+		"not deleted":        {metav1.ObjectMeta{}, effect{version: 7}},
+		"without finalizers": {metav1.ObjectMeta{DeletionTimestamp: &now}, gone},
+		"without grace":      {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &zero}, gone},
+		"with grace": {
+			metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &some},
+			effect{version: 7},
+		},
+		"with more of them": {
+			metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/other"}},
+			effect{version: 7},
+		},
 		"finalizers, no time": {metav1.ObjectMeta{Finalizers: []string{"example.com/other"}}, effect{version: 7}},
 	} {
 		c.meta.Name, c.meta.Namespace, c.meta.UID, c.meta.ResourceVersion = "a", "n", "u", "7"
@@ -40,7 +46,8 @@ func TestEffect_lastFinalizer(t *testing.T) {
 			if info.MediaType == runtime.ContentTypeYAML {
 				continue
 			}
-			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), &corev1.ConfigMap{ObjectMeta: c.meta})
+			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion),
+				&corev1.ConfigMap{ObjectMeta: c.meta})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,10 +67,13 @@ func TestChange_ended(t *testing.T) {
 		meta metav1.ObjectMeta
 		want bool
 	}{
-		"not deleted":      {metav1.ObjectMeta{}, false},
-		"without grace":    {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &zero}, false},
-		"with grace":       {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &some}, true},
-		"with a finalizer": {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/other"}}, true},
+		"not deleted":   {metav1.ObjectMeta{}, false},
+		"without grace": {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &zero}, false},
+		"with grace":    {metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: &some}, true},
+		"with a finalizer": {
+			metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"example.com/other"}},
+			true,
+		},
 	} {
 		c.meta.Name, c.meta.Namespace, c.meta.UID, c.meta.ResourceVersion = "a", "n", "u", "7"
 		o, err := wire.Encode(&corev1.Pod{ObjectMeta: c.meta}, wire.Protobuf, kind)
@@ -82,14 +92,25 @@ func TestChange_ended(t *testing.T) {
 func TestEffect_collection(t *testing.T) {
 	now := metav1.NewTime(time.Unix(1e9, 0))
 	item := func(name, version string, deleted *metav1.Time) corev1.ConfigMap {
-		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID("uid-" + name), ResourceVersion: version, DeletionTimestamp: deleted}}
+		return corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              name,
+				Namespace:         "n",
+				UID:               types.UID("uid-" + name),
+				ResourceVersion:   version,
+				DeletionTimestamp: deleted,
+			},
+		}
 	}
 	for name, c := range map[string]struct {
 		items []corev1.ConfigMap
 		want  effect
 	}{
-		"empty":         {nil, effect{}},
-		"two":           {[]corev1.ConfigMap{item("a", "7", nil), item("b", "5", nil)}, effect{version: 7, objects: []change{{"n/a", "uid-a", ended, ""}, {"n/b", "uid-b", ended, ""}}}},
+		"empty": {nil, effect{}},
+		"two": {
+			[]corev1.ConfigMap{item("a", "7", nil), item("b", "5", nil)},
+			effect{version: 7, objects: []change{{"n/a", "uid-a", ended, ""}, {"n/b", "uid-b", ended, ""}}},
+		},
 		"being deleted": {[]corev1.ConfigMap{item("a", "7", nil), item("b", "5", &now)}, effect{unknown: true}},
 		"no version":    {[]corev1.ConfigMap{item("a", "", nil)}, effect{unknown: true}},
 	} {
@@ -98,11 +119,13 @@ func TestEffect_collection(t *testing.T) {
 			if info.MediaType == runtime.ContentTypeYAML {
 				continue
 			}
-			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), list)
+			body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion),
+				list)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := effectOf(&Request{Verb: "deletecollection", Namespace: "n"}, info.MediaType, body); !reflect.DeepEqual(got, c.want) {
+			if got := effectOf(&Request{Verb: "deletecollection", Namespace: "n"}, info.MediaType,
+				body); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%s, %s: %+v, want %+v", name, info.MediaType, got, c.want)
 			}
 		}

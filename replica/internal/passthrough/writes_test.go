@@ -25,7 +25,9 @@ func newTestFeed(t *testing.T) *history.Feed {
 	t.Cleanup(s.Close)
 	d, err := directory.NewStatic(fleet.Entry{Name: "one", Config: s.Cluster(0).Config()})
 	expect.NoError(t, err)
-	f, err := fleet.New(d, &fleet.Options{Resources: []string{"pods"}, History: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	f, err := fleet.New(d, &fleet.Options{
+		Resources: []string{"pods"}, History: 1 << 20, Logger: slog.New(slog.DiscardHandler),
+	})
 	expect.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -26,7 +26,9 @@ import (
 func (p *Reader) writeChanges(
 	w http.ResponseWriter, r *http.Request, list document.ChangeList, items iter.Seq[document.Change],
 ) error {
-	list.Kind, list.APIVersion, list.Items = "ChangeList", "watershed.dev/v1", []document.Change{}
+	list.Kind = "ChangeList"
+	list.APIVersion = "watershed.dev/v1"
+	list.Items = []document.Change{}
 	return p.writeDocument(w, r, list, func(b *respond.Body, head []byte) error {
 		if err := b.Add(encode.Raw(bytes.TrimSuffix(head, []byte("]}")))); err != nil {
 			return err

@@ -3,8 +3,8 @@
 
 // Package past answers requests for the past of a cluster or of the fleet: a state at a time (the parameter
 // at), the changes of objects in a period (the parameter changes), and how many changes there were (the path
-// [document.ChangesPath]). The states and changes come from package internal/history. This package reads the parameters,
-// decides what the caller may read of them, bounds what all requests hold, and writes the documents.
+// [document.ChangesPath]). The states and changes come from package internal/history. This package reads the
+// parameters, decides what the caller may read of them, bounds what all requests hold, and writes the documents.
 //
 // # Guarantees
 //

@@ -270,7 +270,8 @@ func (p *FleetRead) openChanges(
 			busy = append(busy, changes)
 		}
 		if held > mostHeld || len(busy) > mostBusy && p.q.Name == "" {
-			return all, apierrors.NewBadRequest(fmt.Sprintf("the changes of %d clusters are too many for one response: "+
+			return all, apierrors.NewBadRequest(fmt.Sprintf("the changes of %d clusters are too many for one "+
+				"response: "+
 				"select an object, a shorter period, or clusters with the label %s", len(p.members), view.ClusterLabel))
 		}
 	}

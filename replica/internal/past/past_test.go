@@ -27,7 +27,8 @@ func TestPastBudget_isFair(t *testing.T) {
 	all := func(user string) (n int) {
 		for {
 			if _, err := takeObjects(b, user, each); err != nil {
-				if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds == 0 {
+				if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok ||
+					seconds == 0 {
 					t.Fatalf("not a 429 with Retry-After: %v", err)
 				}
 				return n
@@ -68,7 +69,8 @@ func TestPastBudget_releasesWhatItTook(t *testing.T) {
 // TestDescribe_missing gives missing changes a time, by which clients sort.
 func TestDescribe_missing(t *testing.T) {
 	at := time.Date(2026, 11, 18, 9, 0, 0, 0, time.UTC)
-	if c := describe(&history.PastChange{Time: at}, errors.New("gone")); c.Type != "MISSING" || c.Message != "gone" || !c.Time.Equal(at) {
+	if c := describe(&history.PastChange{Time: at}, errors.New("gone")); c.Type != "MISSING" || c.Message != "gone" ||
+		!c.Time.Equal(at) {
 		t.Errorf("%+v", c)
 	}
 }

@@ -118,7 +118,9 @@ func (s *summary) add(
 
 // write answers with the numbers, the largest first.
 func (s *summary) write(w http.ResponseWriter, r *http.Request, answer document.ChangeSummary) error {
-	answer.Kind, answer.APIVersion, answer.Items = "ChangeSummary", "watershed.dev/v1", []document.ChangeCount{}
+	answer.Kind = "ChangeSummary"
+	answer.APIVersion = "watershed.dev/v1"
+	answer.Items = []document.ChangeCount{}
 	for n, count := range s.counts {
 		n.Count = count
 		answer.Items = append(answer.Items, n)

@@ -44,7 +44,8 @@ func (c *call) get() error {
 	switch {
 	case c.media.Listed:
 		return status.New(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
-			fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", c.goType("")))
+			fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)",
+				c.goType("")))
 	case c.Subresource == scaleName:
 		return c.writeScale(o, cluster)
 	case c.media.Shape == respond.Table:

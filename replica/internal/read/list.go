@@ -35,7 +35,8 @@ func (c *call) list(opts *internalversion.ListOptions, m *view.Matcher) error {
 	switch {
 	case c.media.Shape == respond.Partial && !c.media.Listed:
 		return status.New(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
-			fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", c.goType("List")))
+			fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)",
+				c.goType("List")))
 	case c.media.Shape == respond.Table:
 		return c.writeTable(p)
 	case c.media.Encoding == encode.Protobuf:

@@ -100,7 +100,9 @@ func customScale(o *unstructured.Unstructured, p *view.ScalePaths) (*autoscaling
 		}
 	}
 	if !there {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", p.SpecReplicasPath))
+		return nil, apierrors.NewInternalError(
+			fmt.Errorf("the spec replicas field %q does not exist", p.SpecReplicasPath),
+		)
 	}
 	meta := metav1.ObjectMeta{
 		Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(),

@@ -52,7 +52,8 @@ func (c *call) newRows(printer *table.Printer) (*rows, error) {
 	case metav1.IncludeNone, metav1.IncludeMetadata, metav1.IncludeObject:
 	default:
 		return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " +
-			field.Invalid(field.NewPath("includeObject"), string(t.include), "must be 'Metadata', 'Object', 'None', or empty").Error())
+			field.Invalid(field.NewPath("includeObject"), string(t.include),
+				"must be 'Metadata', 'Object', 'None', or empty").Error())
 	}
 	return t, nil
 }

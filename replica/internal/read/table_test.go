@@ -66,7 +66,9 @@ func writeTestTable(t *testing.T, pods []*wire.Object, m respond.Media, encoding
 	w := &tableWriter{ResponseRecorder: *httptest.NewRecorder(), read: &read}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 	r.Header.Set("Accept-Encoding", encoding)
-	c := &call{Reader: s, Request: &Request{Kind: view.Kind{Printer: printer}}, w: w, r: r, view: &view.Cluster{}, media: m}
+	c := &call{
+		Reader: s, Request: &Request{Kind: view.Kind{Printer: printer}}, w: w, r: r, view: &view.Cluster{}, media: m,
+	}
 	if err := c.writeTable(l); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,8 @@ func manyPods(t *testing.T, n int) (pods []*wire.Object) {
 			noise[i] = 'a' + byte(random.Uint32()%26)
 		}
 		o, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("web-%05d", i), Namespace: "n", ResourceVersion: fmt.Sprint(1 + i), Annotations: map[string]string{"noise": string(noise)},
+			Name: fmt.Sprintf("web-%05d", i), Namespace: "n", ResourceVersion: fmt.Sprint(1 + i),
+			Annotations: map[string]string{"noise": string(noise)},
 		}}, wire.Protobuf, kind)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +134,11 @@ func TestTable_gzip(t *testing.T) {
 	var pods []*wire.Object
 	kind := manyPods(t, 1)[0].Kind()
 	for i := range 500 {
-		o, err := wire.Encode(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Namespace: "shop", ResourceVersion: fmt.Sprint(i + 1)}}, wire.Protobuf, kind)
+		o, err := wire.Encode(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("web-", i), Namespace: "shop", ResourceVersion: fmt.Sprint(i + 1),
+			},
+		}, wire.Protobuf, kind)
 		if err != nil {
 			t.Fatal(err)
 		}

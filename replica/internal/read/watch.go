@@ -166,7 +166,8 @@ func (c *call) checkKeyed() error {
 	}
 	return apierrors.NewBadRequest("a watch of /fleet has objects of several clusters, which may have the same " +
 		"namespace and name, and a cache with such keys would lose some: " +
-		"watch /clusters/<name> instead, one cluster at a time; a program that distinguishes objects by the annotation " +
+		"watch /clusters/<name> instead, one cluster at a time; a program that distinguishes objects by the " +
+		"annotation " +
 		encode.ClusterAnnotation + " sends the header " + fleetHeader + ": " + keyedByCluster +
 		" or adds " + fleetParameter + "=" + keyedByCluster + " to the query")
 }

@@ -188,7 +188,8 @@ func IsPretty(r *http.Request) bool {
 		}
 	}
 	agent := r.UserAgent()
-	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") ||
+		strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
 // NotAcceptable returns the 406 for a client that accepts no media type that can be

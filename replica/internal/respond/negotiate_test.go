@@ -12,8 +12,9 @@ import (
 
 func TestAcceptsGzip(t *testing.T) {
 	for header, want := range map[string]bool{
-		"": false, "identity": false, "gzip": true, "br, gzip": true, "gzip;q=0.8": true, "gzip; q=0.001": true, "gzip;q=1.0, identity;q=0": true,
-		"gzip;q=0": false, "gzip; q=0.000": false, "identity;q=0": false, "gzip;q=x": true,
+		"": false, "identity": false, "gzip": true, "br, gzip": true, "gzip;q=0.8": true, "gzip; q=0.001": true,
+		"gzip;q=1.0, identity;q=0": true,
+		"gzip;q=0":                 false, "gzip; q=0.000": false, "identity;q=0": false, "gzip;q=x": true,
 	} {
 		r := &http.Request{Header: http.Header{"Accept-Encoding": {header}}}
 		if got := respond.AcceptsGzip(r); got != want {

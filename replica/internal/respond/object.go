@@ -64,7 +64,8 @@ func (o only) decoder(media string, strict bool) runtime.Decoder {
 	case encode.JSON.MediaType():
 		return json.NewSerializerWithOptions(json.DefaultMetaFactory, o, o, json.SerializerOptions{Strict: strict})
 	case encode.YAML.MediaType():
-		return json.NewSerializerWithOptions(json.DefaultMetaFactory, o, o, json.SerializerOptions{Strict: strict, Yaml: true})
+		return json.NewSerializerWithOptions(json.DefaultMetaFactory, o, o,
+			json.SerializerOptions{Strict: strict, Yaml: true})
 	case encode.Protobuf.MediaType():
 		return protobuf.NewSerializer(o, o)
 	}
@@ -74,14 +75,17 @@ func (o only) decoder(media string, strict bool) runtime.Decoder {
 // ReadObject reads the object that a request creates into one of that kind, as kube-apiserver
 // does: in the encoding of its Content-Type, with warnings about fields that the kind does not
 // have.
-func ReadObject(w http.ResponseWriter, r *http.Request, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
+func ReadObject(
+	w http.ResponseWriter, r *http.Request, kind schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, error) {
 	opts := metav1.CreateOptions{}
 	var media string
 	if header := r.Header.Get("Content-Type"); header == "" {
 		media = encode.JSON.MediaType()
 	} else if media, _, _ = mime.ParseMediaType(header); (only{}).decoder(media, false) == nil {
 		return nil, status.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the body of the request was in an unknown format - accepted media types include: "+strings.Join(ObjectTypes, ", "))
+			"the body of the request was in an unknown format - accepted media types include: "+
+				strings.Join(ObjectTypes, ", "))
 	}
 	body, err := readBody(w, r)
 	if err != nil {
@@ -94,16 +98,22 @@ func ReadObject(w http.ResponseWriter, r *http.Request, kind schema.GroupVersion
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "CreateOptions"}, "", errs)
 	}
 	checks := cmp.Or(opts.FieldValidation, metav1.FieldValidationWarn)
-	object, actual, err := only{kind, into}.decoder(media, checks != metav1.FieldValidationIgnore).Decode(body, &kind, into)
+	object, actual, err := only{kind, into}.decoder(media, checks != metav1.FieldValidationIgnore).Decode(body, &kind,
+		into)
 	switch unknown, isStrict := runtime.AsStrictDecodingError(err); {
 	case isStrict && object != nil && checks == metav1.FieldValidationWarn:
 		for _, err := range unknown.Errors()[:min(len(unknown.Errors()), warning.Limit)] {
 			warning.Add(w.Header(), err.Error())
 		}
 	case err != nil && actual != nil && actual.Kind != "":
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", actual.Kind, actual.Version, kind.Kind, err))
+		return nil, apierrors.NewBadRequest(
+			fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", actual.Kind, actual.Version, kind.Kind, err),
+		)
 	case err != nil:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", kind.Kind, err, summary(body)))
+		return nil, apierrors.NewBadRequest(
+			fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", kind.Kind, err,
+				summary(body)),
+		)
 	}
 	return object, nil
 }
@@ -145,7 +155,8 @@ func WriteObject(w http.ResponseWriter, code int, object runtime.Object, m Media
 	case encode.Protobuf:
 		encoder = protobuf.NewSerializer(nil, nil)
 	default:
-		encoder = json.NewSerializerWithOptions(nil, nil, nil, json.SerializerOptions{Yaml: m.Encoding == encode.YAML, Pretty: m.Pretty})
+		encoder = json.NewSerializerWithOptions(nil, nil, nil,
+			json.SerializerOptions{Yaml: m.Encoding == encode.YAML, Pretty: m.Pretty})
 	}
 	body, err := runtime.Encode(encoder, object)
 	if err != nil {

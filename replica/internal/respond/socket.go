@@ -52,7 +52,9 @@ const (
 // kube-apiserver. HTTP/2 does not have these headers.
 func WantsSocket(r *http.Request) bool {
 	return r.ProtoMajor == 1 && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") &&
-		slices.ContainsFunc(r.Header["Connection"], func(value string) bool { return strings.Contains(strings.ToLower(value), "upgrade") })
+		slices.ContainsFunc(r.Header["Connection"], func(value string) bool {
+			return strings.Contains(strings.ToLower(value), "upgrade")
+		})
 }
 
 // Handshake is the part of a request for a WebSocket that the response depends on.
@@ -95,7 +97,8 @@ func CheckHandshake(r *http.Request, h http.Header, guarded, ambient bool) (Hand
 			case strings.HasPrefix(name, bearerPrefix):
 				token = true
 			case name != "" && c.protocol != "":
-				return c, apierrors.NewBadRequest("the handshake of the WebSocket has several subprotocols: use one, beside the one with a token")
+				return c, apierrors.NewBadRequest("the handshake of the WebSocket has several subprotocols: use one, " +
+					"beside the one with a token")
 			case name != "":
 				c.protocol = name
 			}

@@ -32,7 +32,9 @@ func TestListenConfig_limitsWhatIsUnsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got int
-	err = raw.Control(func(fd uintptr) { got, _ = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotSentLowat) })
+	err = raw.Control(func(fd uintptr) {
+		got, _ = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotSentLowat)
+	})
 	if err != nil || got != maxUnsent {
 		t.Errorf("the limit is %d, want %d: %v", got, maxUnsent, err)
 	}

@@ -18,10 +18,15 @@ const (
 	// VersionExpired is the message of a list at a version that is too old.
 	VersionExpired = "The resourceVersion for the provided list is too old."
 	// ContinueExpired is the message of a list with a continue token that is too old.
-	ContinueExpired = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+	ContinueExpired = "The provided continue parameter is too old to display a consistent list result. You can start " +
+		"a new list without the continue parameter, or use the continue token in this response to retrieve the " +
+		"remainder of the results. Continuing with the provided token results in an inconsistent list - objects that " +
+		"were created, modified, or deleted between the time the first chunk was returned and now may show up in the " +
+		"list."
 	// ContinueForeign is the message of a list with a continue token that this server has
 	// not given to this caller for this list.
-	ContinueForeign = "The provided continue parameter is not valid for this list any more: start a new list without it."
+	ContinueForeign = "The provided continue parameter is not valid for this list any more: start a new list without " +
+		"it."
 	// SetExpired is the message for a version from before the members changed that the
 	// caller sees.
 	SetExpired = "The clusters that you may read have changed since this resourceVersion: start a new list."
@@ -59,18 +64,23 @@ func WithDetails(err error) error {
 
 // NoPath returns the 404 for a path below one of the API server's own types.
 func NoPath() error {
-	return WithDetails(New(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource"))
+	return WithDetails(New(http.StatusNotFound, metav1.StatusReasonNotFound,
+		"the server could not find the requested resource"))
 }
 
 // NoMethod returns the 405 for a method that the path does not have.
 func NoMethod() error {
-	return WithDetails(New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
+	return WithDetails(New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource"))
 }
 
 // TooLarge returns the 504 for a version that the copy has not reached in time.
 func TooLarge(version, current uint64) error {
-	err := apierrors.NewTimeoutError("Too large resource version: "+strconv.FormatUint(version, 10)+", current: "+strconv.FormatUint(current, 10), 1)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	err := apierrors.NewTimeoutError("Too large resource version: "+strconv.FormatUint(version, 10)+", current: "+
+		strconv.FormatUint(current, 10), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{
+		{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"},
+	}
 	return err
 }
 
@@ -106,7 +116,8 @@ func ReadOnly(r schema.GroupResource, verb, where string) error {
 // log of a pod.
 func NotCopied(r schema.GroupResource, subresource, where string) error {
 	err := apierrors.NewMethodNotSupported(r, "get")
-	err.ErrStatus.Message = fmt.Sprintf("%s/%s is not available here: this replica serves only subresources that are made from the object; send the request to %s", r.Resource, subresource, where)
+	err.ErrStatus.Message = fmt.Sprintf("%s/%s is not available here: this replica serves only subresources that are "+
+		"made from the object; send the request to %s", r.Resource, subresource, where)
 	return err
 }
 
@@ -115,7 +126,8 @@ func NotCopied(r schema.GroupResource, subresource, where string) error {
 // object does not exist.
 func NotMirrored(r schema.GroupResource, name, where string) error {
 	err := apierrors.NewForbidden(r, name, nil)
-	err.ErrStatus.Message = fmt.Sprintf("%[1]s is not mirrored by this replica: to read it here, add %[1]s to --resources of watershed serve and leave it out of --except; or read it from %[2]s", r, where)
+	err.ErrStatus.Message = fmt.Sprintf("%[1]s is not mirrored by this replica: to read it here, add %[1]s to "+
+		"--resources of watershed serve and leave it out of --except; or read it from %[2]s", r, where)
 	return err
 }
 
@@ -123,5 +135,8 @@ func NotMirrored(r schema.GroupResource, name, where string) error {
 // of which the copy has another version. It is not a 404, from which an informer would
 // conclude that the resource has ended.
 func OtherVersion(r schema.GroupVersionResource, version, where string) error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s is not mirrored in version %s: read it in version %s, or from %s", r.GroupResource(), r.Version, version, where))
+	return apierrors.NewServiceUnavailable(
+		fmt.Sprintf("%s is not mirrored in version %s: read it in version %s, or from %s", r.GroupResource(), r.Version,
+			version, where),
+	)
 }

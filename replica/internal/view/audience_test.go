@@ -73,7 +73,8 @@ func TestSets_keepNoSelectors(t *testing.T) {
 func TestSeal_bindsEveryPart(t *testing.T) {
 	key := NewSealKey()
 	seals := []Seal{
-		key.Seal("a", "b", "c"), key.Seal("ab", "", "c"), key.Seal("a", "bc"), key.Seal("a", "b", "c", ""), key.Seal("b", "b", "c"), NewSealKey().Seal("a", "b", "c"),
+		key.Seal("a", "b", "c"), key.Seal("ab", "", "c"), key.Seal("a", "bc"), key.Seal("a", "b", "c", ""),
+		key.Seal("b", "b", "c"), NewSealKey().Seal("a", "b", "c"),
 	}
 	for i, seal := range seals {
 		made := token{Version: 7, Start: "x"}

@@ -15,7 +15,9 @@ func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Clock
 		start := time.Now()
-		for _, wait := range []time.Duration{-time.Minute, 0, 1, 17 * time.Millisecond, clockStep, time.Minute, time.Minute + 3} {
+		for _, wait := range []time.Duration{
+			-time.Minute, 0, 1, 17 * time.Millisecond, clockStep, time.Minute, time.Minute + 3,
+		} {
 			moment := start.Add(wait)
 			first, second := c.At(moment), c.At(moment)
 			if first != second {

@@ -258,7 +258,9 @@ func (f *Fleet) selected() *fleet.View[*wire.Object] {
 	for _, r := range requirements {
 		switch r.Operator() {
 		case operators.Equals, operators.DoubleEquals, operators.In:
-			return all.In(slices.DeleteFunc(r.ValuesUnsorted(), func(name string) bool { return !Selects(f.Selector, name) })...)
+			return all.In(slices.DeleteFunc(r.ValuesUnsorted(), func(name string) bool {
+				return !Selects(f.Selector, name)
+			})...)
 		case operators.DoesNotExist:
 			return all.In()
 		}
@@ -324,5 +326,6 @@ func Unread(m *fleet.Member, feed *history.Feed) error {
 		return nil
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s of cluster %s cannot be read: %s",
-		feed.Resource().GroupResource(), warning.Shorten(m.Name(), warning.MaxName), warning.Shorten(cause.Error(), warning.MaxCause)))
+		feed.Resource().GroupResource(), warning.Shorten(m.Name(), warning.MaxName),
+		warning.Shorten(cause.Error(), warning.MaxCause)))
 }

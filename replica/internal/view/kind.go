@@ -142,7 +142,8 @@ func readDefinition(o *wire.Object, version string, namespaced bool) (k Kind) {
 			paths = append(paths, f.JSONPath)
 		}
 		if v.Deprecated {
-			k.Deprecated = cmp.Or(v.DeprecationWarning, fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, v.Name, d.Spec.Names.Kind))
+			k.Deprecated = cmp.Or(v.DeprecationWarning,
+				fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, v.Name, d.Spec.Names.Kind))
 		}
 		k.Printer, _ = table.Custom(v.AdditionalPrinterColumns)
 		k.Fields, _ = fields.Custom(namespaced, paths)

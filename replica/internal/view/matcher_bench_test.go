@@ -38,7 +38,11 @@ func BenchmarkWatchers_unrelatedChange(b *testing.B) {
 		}
 		c := store.Change[*wire.Object]{Type: delta.Updated, Key: o.Key(), Old: o, New: o}
 		for _, watchers := range []int{1, 100, 5000} {
-			for name, s := range map[string]selection{"field": {fields: "spec.nodeName=other-%d"}, "label": {labels: "app=other-%d"}, "name": {fields: "metadata.name=other-%d"}} {
+			for name, s := range map[string]selection{
+				"field": {fields: "spec.nodeName=other-%d"},
+				"label": {labels: "app=other-%d"},
+				"name":  {fields: "metadata.name=other-%d"},
+			} {
 				b.Run(fmt.Sprintf("%s/%s/%d", e, name, watchers), func(b *testing.B) {
 					l := fanout.New(objectlog.Options(0))
 					ctx, cancel := context.WithCancel(b.Context())
@@ -67,13 +71,17 @@ func BenchmarkWatchers_unrelatedChange(b *testing.B) {
 					if l.Stats().Waiting != watchers {
 						b.Error("the change concerns a watcher")
 					}
-					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(watchers), "ns/change/watcher")
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(watchers),
+						"ns/change/watcher")
 					cancel()
 					waiting.Wait()
 				})
 			}
 		}
-		for name, s := range map[string]selection{"field": {fields: "spec.nodeName=other"}, "label": {labels: "app=other"}} {
+		for name, s := range map[string]selection{
+			"field": {fields: "spec.nodeName=other"},
+			"label": {labels: "app=other"},
+		} {
 			b.Run(fmt.Sprintf("%s/%s/looks", e, name), func(b *testing.B) {
 				m := newTestMatcher(b, s, pods)
 				b.ReportAllocs()

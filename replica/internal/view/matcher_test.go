@@ -101,8 +101,13 @@ func podState(t testing.TB, rng *rand.Rand, e wire.Encoding, namespace, name str
 	t.Helper()
 	kind, _ := kube.KindOf(corev1.SchemeGroupVersion.WithResource("pods"))
 	p := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: strconv.FormatUint(version, 10), Labels: randomLabels(rng)},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       namespace,
+			Name:            name,
+			ResourceVersion: strconv.FormatUint(version, 10),
+			Labels:          randomLabels(rng),
+		},
 	}
 	if n := rng.IntN(5); n > 0 {
 		p.Spec.NodeName = fmt.Sprint("node-", n)
@@ -136,12 +141,19 @@ func widgetState(t testing.TB, rng *rand.Rand, namespace, name string, version u
 		size = strconv.Itoa(n - 1)
 		spec = `,"spec":{"text":"x","size":` + size + `}`
 	}
-	o, err := wire.NewObject(fmt.Appendf(nil, `{"apiVersion":"e.x/v1","kind":"Widget","metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d","labels":{"app":%q}}%s}`,
-		name, namespace, version, label["app"], spec), wire.JSON, &wire.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "e.x", Version: "v1", Kind: "Widget"}})
+	o, err := wire.NewObject(fmt.Appendf(nil,
+		`{"apiVersion":"e.x/v1","kind":"Widget","metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d","labels":{"app":%q}}%s}`,
+		name, namespace, version, label["app"], spec), wire.JSON, &wire.Kind{
+		GroupVersionKind: schema.GroupVersionKind{Group: "e.x", Version: "v1", Kind: "Widget"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &state{o, labels.Set{"app": label["app"]}, fields.Set{"metadata.name": name, "metadata.namespace": namespace, "spec.size": size}}
+	return &state{
+		o,
+		labels.Set{"app": label["app"]},
+		fields.Set{"metadata.name": name, "metadata.namespace": namespace, "spec.size": size},
+	}
 }
 
 func resourceKinds(t testing.TB) []resourceKind {
@@ -151,15 +163,25 @@ func resourceKinds(t testing.TB) []resourceKind {
 	}
 	pods := selectable.For(corev1.SchemeGroupVersion.WithKind("Pod"))
 	choices := []string{
-		"", "spec.nodeName=node-%d", "spec.nodeName=node-%d,metadata.namespace=ns-1", "spec.nodeName=", "spec.nodeName!=node-%d",
-		"metadata.name=p-%d", "metadata.name=p-%d,metadata.namespace=ns-2", "metadata.namespace=ns-1", "status.phase=Running",
-		"status.phase=,spec.nodeName=node-%d", "spec.hostNetwork=false", "spec.hostNetwork=true,status.phase!=Failed", "metadata.name=p-%d,spec.nodeName=node-2",
+		"", "spec.nodeName=node-%d", "spec.nodeName=node-%d,metadata.namespace=ns-1", "spec.nodeName=",
+		"spec.nodeName!=node-%d",
+		"metadata.name=p-%d", "metadata.name=p-%d,metadata.namespace=ns-2", "metadata.namespace=ns-1",
+		"status.phase=Running",
+		"status.phase=,spec.nodeName=node-%d", "spec.hostNetwork=false", "spec.hostNetwork=true,status.phase!=Failed",
+		"metadata.name=p-%d,spec.nodeName=node-2",
 	}
-	kinds := []resourceKind{{"widgets", custom, widgetState, []string{"", "spec.size=%d", "spec.size=0", "spec.size=", "spec.size=%d,metadata.name=p-2", "spec.size!=%d"}}}
+	kinds := []resourceKind{
+		{
+			"widgets", custom, widgetState, []string{
+				"", "spec.size=%d", "spec.size=0", "spec.size=", "spec.size=%d,metadata.name=p-2", "spec.size!=%d",
+			},
+		},
+	}
 	for _, e := range []wire.Encoding{wire.Protobuf, wire.JSON} {
-		kinds = append(kinds, resourceKind{"pods in " + e.String(), pods, func(t testing.TB, rng *rand.Rand, namespace, name string, version uint64) *state {
-			return podState(t, rng, e, namespace, name, version)
-		}, choices})
+		kinds = append(kinds, resourceKind{"pods in " + e.String(), pods,
+			func(t testing.TB, rng *rand.Rand, namespace, name string, version uint64) *state {
+				return podState(t, rng, e, namespace, name, version)
+			}, choices})
 	}
 	return kinds
 }
@@ -167,7 +189,9 @@ func resourceKinds(t testing.TB) []resourceKind {
 func randomSelection(rng *rand.Rand, k *resourceKind) selection {
 	s := selection{
 		namespace: []string{"", "", "ns-1", "ns-2"}[rng.IntN(4)],
-		labels:    []string{"", "", "", "app=v1", "app in (v1,v2)", "app", "!app", "app!=v1", "app=v2,tier=v1"}[rng.IntN(9)],
+		labels: []string{
+			"", "", "", "app=v1", "app in (v1,v2)", "app", "!app", "app!=v1", "app=v2,tier=v1",
+		}[rng.IntN(9)],
 	}
 	s.fields = k.choose(rng, rng.IntN(len(k.choices)))
 	return s
@@ -195,7 +219,9 @@ func randomHistory(t testing.TB, rng *rand.Rand, k *resourceKind, n int) []happe
 		x := k.make(t, rng, namespace, name, version)
 		key := x.object.Key()
 		h := happening{old: states[key], now: x}
-		h.change = store.Change[*wire.Object]{Type: delta.Updated, Key: key, New: x.object, Revision: uint64(i + 1), Version: version}
+		h.change = store.Change[*wire.Object]{
+			Type: delta.Updated, Key: key, New: x.object, Revision: uint64(i + 1), Version: version,
+		}
 		switch {
 		case h.old == nil:
 			h.change.Type = delta.Added
@@ -269,7 +295,8 @@ func watchHistory(t *testing.T, rng *rand.Rand, k *resourceKind) (events int) {
 			mu.Lock()
 			defer mu.Unlock()
 			if events += len(got); !slices.Equal(got, want) {
-				t.Errorf("watcher of %v from %d on, which waits for %v, got\n%q, want\n%q", s, from, m.interest(), got, want)
+				t.Errorf("watcher of %v from %d on, which waits for %v, got\n%q, want\n%q", s, from, m.interest(), got,
+					want)
 			}
 		})
 	}

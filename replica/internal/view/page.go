@@ -82,7 +82,9 @@ func Initial(v View, s *State, m *Matcher) *Page {
 
 // stateOf returns the state to list: the newest one, one that is not older than a version,
 // the one at a version, or the one of a continue token.
-func stateOf(ctx context.Context, v View, opts *internalversion.ListOptions, m *Matcher, seal Seal) (from token, s *State, err error) {
+func stateOf(
+	ctx context.Context, v View, opts *internalversion.ListOptions, m *Matcher, seal Seal,
+) (from token, s *State, err error) {
 	if opts.Continue != "" {
 		if from, err = tokenOf(opts, v.list(m.namespace), seal); err != nil {
 			return from, nil, err
@@ -90,7 +92,8 @@ func stateOf(ctx context.Context, v View, opts *internalversion.ListOptions, m *
 		if from.Version > 0 {
 			s, err = v.Exact(ctx, uint64(from.Version))
 			if apierrors.IsResourceExpired(err) {
-				err = status.Expired(status.ContinueExpired, token{Version: -1, Start: from.Start, Of: from.Of}.text(seal))
+				err = status.Expired(status.ContinueExpired,
+					token{Version: -1, Start: from.Start, Of: from.Of}.text(seal))
 			}
 			return from, s, err
 		}
@@ -100,7 +103,8 @@ func stateOf(ctx context.Context, v View, opts *internalversion.ListOptions, m *
 	if err != nil {
 		return from, nil, err
 	}
-	if version > 0 && (opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact || opts.ResourceVersionMatch == "" && opts.Limit > 0) {
+	if version > 0 && (opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		opts.ResourceVersionMatch == "" && opts.Limit > 0) {
 		s, err = v.Exact(ctx, version)
 	} else {
 		s, err = v.NotOlder(ctx, version)

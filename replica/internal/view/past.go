@@ -125,11 +125,14 @@ func PastError(r schema.GroupResource, at time.Time, err error) error {
 	case errors.Is(err, history.ErrNotStored):
 		return apierrors.NewBadRequest("the server does not store the past: it needs --data-dir")
 	case errors.As(err, &tooOld):
-		return status.Expired(fmt.Sprintf("the past of %s begins at %s", r, tooOld.Oldest.UTC().Format(time.RFC3339)), "")
+		return status.Expired(fmt.Sprintf("the past of %s begins at %s", r, tooOld.Oldest.UTC().Format(time.RFC3339)),
+			"")
 	case errors.Is(err, history.ErrIncomplete):
-		return status.Expired(fmt.Sprintf("the state of %s at %s is not known: changes are missing in the files", r, at.UTC().Format(time.RFC3339)), "")
+		return status.Expired(fmt.Sprintf("the state of %s at %s is not known: changes are missing in the files", r,
+			at.UTC().Format(time.RFC3339)), "")
 	case errors.Is(err, history.ErrNotReady):
-		return status.New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the state is not written yet, try again")
+		return status.New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+			"the state is not written yet, try again")
 	}
 	return err
 }

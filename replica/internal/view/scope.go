@@ -48,7 +48,8 @@ func (l *Limits) Refuse(r schema.GroupResource, name string) error {
 	}
 	m := l.without[0]
 	return apierrors.NewForbidden(r, name,
-		fmt.Errorf("the copy of cluster %s is limited to %s; read the rest from the cluster itself", m.Name(), m.Scope()))
+		fmt.Errorf("the copy of cluster %s is limited to %s; read the rest from the cluster itself", m.Name(),
+			m.Scope()))
 }
 
 // RefusePart returns the 403 for a request to one cluster that goes beyond the namespace
@@ -61,7 +62,8 @@ func (l *Limits) RefusePart(r schema.GroupResource, namespace, name string) erro
 	for _, m := range l.partly {
 		if only := m.Scope().Namespace; only != "" && namespace == "" {
 			return apierrors.NewForbidden(r, name,
-				errors.New("the copy of cluster "+m.Name()+" is limited to "+m.Scope().String()+"; add -n "+only+", or read from the cluster itself"))
+				errors.New("the copy of cluster "+m.Name()+" is limited to "+m.Scope().String()+"; add -n "+only+
+					", or read from the cluster itself"))
 		}
 	}
 	return nil

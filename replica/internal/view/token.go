@@ -83,9 +83,11 @@ func parseToken(text, of string) (token, error) {
 		}
 		switch {
 		case t.APIVersion != tokenVersion:
-			return fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.APIVersion)
+			return fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s",
+				t.APIVersion)
 		case t.Version == 0:
-			return errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+			return errors.New("continue key is not valid: incorrect encoded start resourceVersion (version " +
+				"meta.k8s.io/v1)")
 		case t.Start == "":
 			return errors.New("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
 		case path.Clean(key) != key:

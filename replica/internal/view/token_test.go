@@ -21,7 +21,8 @@ func TestToken_isOfItsList(t *testing.T) {
 				if !apierrors.IsBadRequest(err) {
 					t.Errorf("a token of %q for %q: %v", of, by, err)
 				}
-			case err != nil || is.Version != was.Version || is.Start != was.Start || is.Left != was.Left || tokenKey(is.Start) != "east/shop/web":
+			case err != nil || is.Version != was.Version || is.Start != was.Start || is.Left != was.Left ||
+				tokenKey(is.Start) != "east/shop/web":
 				t.Errorf("%+v is read as %+v: %v", was, is, err)
 			}
 		}

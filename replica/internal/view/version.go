@@ -21,7 +21,8 @@ func ParseVersion(text string) (uint64, error) {
 	}
 	v, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, status.New(http.StatusInternalServerError, "", field.Invalid(field.NewPath("resourceVersion"), text, err.Error()).Error())
+		return 0, status.New(http.StatusInternalServerError, "",
+			field.Invalid(field.NewPath("resourceVersion"), text, err.Error()).Error())
 	}
 	return v, nil
 }

@@ -58,7 +58,8 @@ func newLayout(t reflect.Type) *Layout {
 		switch {
 		case f.Type.Kind() == reflect.Struct:
 			m.fields[number].message = newLayout(f.Type)
-		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct && protobuf.IsMessage(f.Type.Elem()):
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct &&
+			protobuf.IsMessage(f.Type.Elem()):
 			m.fields[number].list = true
 		}
 	}

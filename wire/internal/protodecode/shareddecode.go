@@ -58,7 +58,8 @@ func (m *Layout) Fill(into, like reflect.Value, raw, likeRaw []byte) bool {
 		case b.count > 0 && bytes.Equal(raw[a.from:a.to], likeRaw[b.from:b.to]):
 			into.Field(f.index - 1).Set(like.Field(f.index - 1))
 		case f.message != nil && a.count == 1 && b.count == 1:
-			x, y := protobuf.Scanner{Data: raw[a.from:a.to]}, protobuf.Scanner{Data: likeRaw[b.from:b.to]}
+			x := protobuf.Scanner{Data: raw[a.from:a.to]}
+			y := protobuf.Scanner{Data: likeRaw[b.from:b.to]}
 			if !x.Next() || !y.Next() {
 				return false
 			}
@@ -66,7 +67,8 @@ func (m *Layout) Fill(into, like reflect.Value, raw, likeRaw []byte) bool {
 				return false
 			}
 		case f.list && a.count == b.count:
-			if !fillList(into.Field(f.index-1), like.Field(f.index-1), raw[a.from:a.to], likeRaw[b.from:b.to], a.count) {
+			if !fillList(into.Field(f.index-1), like.Field(f.index-1), raw[a.from:a.to], likeRaw[b.from:b.to],
+				a.count) {
 				return false
 			}
 		default:

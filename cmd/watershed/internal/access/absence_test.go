@@ -98,7 +98,8 @@ func attackLimit(t *testing.T, w *attackedReplica) {
 			running.Wait()
 		}
 		if codes[http.StatusUnauthorized].Load() == 0 || codes[http.StatusTooManyRequests].Load() == 0 {
-			t.Errorf("cluster %s: random tokens had %d times 401 and %d times 429", name, codes[http.StatusUnauthorized].Load(), codes[http.StatusTooManyRequests].Load())
+			t.Errorf("cluster %s: random tokens had %d times 401 and %d times 429", name,
+				codes[http.StatusUnauthorized].Load(), codes[http.StatusTooManyRequests].Load())
 		}
 	}
 }
@@ -109,7 +110,11 @@ func attackTakenName(t *testing.T, w *attackedReplica) {
 	ann, other := w.token(w.a, "ann"), w.token(w.b, "ann")
 	w.expectCode(t, http.StatusOK, ann, "/clusters/a"+configmaps)
 	w.expectCode(t, http.StatusUnauthorized, other, "/clusters/a"+configmaps)
-	w.grant(t, w.b, "ann", "n2", rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})
+	w.grant(t, w.b, "ann", "n2", rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list"},
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+	})
 	if err := w.directory.Set(fleet.Entry{Name: "a", Config: w.b.Config()}); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,8 @@ func attackTakenName(t *testing.T, w *attackedReplica) {
 	}
 	for range 50 {
 		w.expectCode(t, http.StatusUnauthorized, ann, "/clusters/a"+configmaps)
-		if got := w.get(t, other, "/clusters/a"+configmaps); got.code != http.StatusForbidden && got.code != http.StatusServiceUnavailable {
+		if got := w.get(t, other, "/clusters/a"+configmaps); got.code != http.StatusForbidden &&
+			got.code != http.StatusServiceUnavailable {
 			t.Fatalf("the user of the new cluster reads: %d %.200s", got.code, got.body)
 		}
 	}

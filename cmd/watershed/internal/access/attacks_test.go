@@ -27,7 +27,12 @@ import (
 
 // attackUsers are users with rights in cluster a only, except for oidc:cy. Each cluster has
 // users of these names, and they are different people.
-var attackUsers = []kubetest.User{{Name: "ann", Groups: []string{"dev"}}, {Name: "oidc:cy", Groups: []string{"oidc:dev", "dev"}}, {Name: "dan"}, {Name: "eve"}}
+var attackUsers = []kubetest.User{
+	{Name: "ann", Groups: []string{"dev"}},
+	{Name: "oidc:cy", Groups: []string{"oidc:dev", "dev"}},
+	{Name: "dan"},
+	{Name: "eve"},
+}
 
 // attackedReplica is a replica of two clusters, of which a is the home cluster.
 type attackedReplica struct {
@@ -47,13 +52,31 @@ func TestAttacks(t *testing.T) {
 	for _, k := range []*kubetest.Cluster{w.a, w.b} {
 		populate(t, k)
 	}
-	read := rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"", "apps"}, Resources: []string{"*"}}
+	read := rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list", "watch"},
+		APIGroups: []string{"", "apps"},
+		Resources: []string{"*"},
+	}
 	w.grant(t, w.a, "ann", "", read)
 	w.grant(t, w.a, "oidc:cy", "n1", read)
 	w.grant(t, w.b, "oidc:cy", "n1", read)
-	w.grant(t, w.a, "dan", "n1", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"x"}})
-	w.grant(t, w.a, "eve", "", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments/status"}},
-		rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"ann"}})
+	w.grant(t, w.a, "dan", "n1", rbacv1.PolicyRule{
+		Verbs:         []string{"get", "list", "watch"},
+		APIGroups:     []string{""},
+		Resources:     []string{"configmaps"},
+		ResourceNames: []string{"x"},
+	})
+	w.grant(t, w.a, "eve", "", rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list", "watch"},
+		APIGroups: []string{"apps"},
+		Resources: []string{"deployments/status"},
+	},
+		rbacv1.PolicyRule{
+			Verbs:         []string{"impersonate"},
+			APIGroups:     []string{""},
+			Resources:     []string{"users"},
+			ResourceNames: []string{"ann"},
+		})
 	w.bot = serviceAccount(t, w.a, "ci", "bot")
 	w.guardedReplica = startGuarded(t, access.Options{
 		Owner: ownerToken, Recheck: time.Second,
@@ -95,14 +118,18 @@ func serviceAccount(t *testing.T, k *kubetest.Cluster, namespace, name string) s
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(k.Config())
 	ctx := t.Context()
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name}, RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin",
+		},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -176,13 +203,19 @@ func attackCrossing(t *testing.T, w *attackedReplica) {
 		}
 		return names
 	}
-	for user, want := range map[string]string{w.token(w.a, "ann"): "[a]", w.token(w.a, "oidc:cy"): "[a b]", w.bot: "[a]", ownerToken: "[a b]"} {
+	for user, want := range map[string]string{
+		w.token(w.a, "ann"): "[a]", w.token(w.a, "oidc:cy"): "[a b]", w.bot: "[a]", ownerToken: "[a b]",
+	} {
 		if got := fmt.Sprint(clusters(user, "/fleet"+configmaps)); got != want {
 			t.Errorf("sees the clusters %s, want %s", got, want)
 		}
 	}
 	// The account has rights in b only under the name that b cannot give to its own users.
-	w.grant(t, w.b, "watershed:a:ci:bot", "n1", rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})
+	w.grant(t, w.b, "watershed:a:ci:bot", "n1", rbacv1.PolicyRule{
+		Verbs:     []string{"list", "watch"},
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+	})
 	expect.Soon(t, "the account has the right that b has given to it", func() bool {
 		return fmt.Sprint(clusters(w.bot, "/fleet"+configmaps)) == "[a b]"
 	})
@@ -192,15 +225,22 @@ func attackCrossing(t *testing.T, w *attackedReplica) {
 func attackHeaders(t *testing.T, w *attackedReplica) {
 	dan := w.token(w.a, "dan")
 	for _, header := range [][]string{
-		{"X-Remote-User", "ann"}, {"X-Remote-User", "system:admin", "X-Remote-Group", "system:masters"}, {"X-Remote-Extra-Scopes", "all"},
+		{"X-Remote-User", "ann"}, {
+			"X-Remote-User", "system:admin", "X-Remote-Group", "system:masters",
+		}, {"X-Remote-Extra-Scopes", "all"},
 		{"Connection", "Authorization"}, {"Connection", "X-Remote-User", "X-Remote-User", "ann"},
 	} {
 		w.expectCode(t, http.StatusForbidden, dan, "/clusters/a"+configmaps, header...)
 	}
-	w.expectCode(t, http.StatusUnauthorized, "", "/clusters/a"+configmaps, "X-Remote-User", "ann", "X-Remote-Group", "system:masters")
+	w.expectCode(t, http.StatusUnauthorized, "", "/clusters/a"+configmaps, "X-Remote-User", "ann", "X-Remote-Group",
+		"system:masters")
 	for _, header := range [][]string{
-		{"Impersonate-User", "ann"}, {"impersonate-user", "ann"}, {"IMPERSONATE-USER", "ann"}, {"Impersonate-User", "dan", "Impersonate-User", "ann"},
-		{"Impersonate-User", "dan", "Impersonate-Group", "system:masters"}, {"Impersonate-User", "ann", "Watershed-Read", "consistent"},
+		{"Impersonate-User", "ann"}, {"impersonate-user", "ann"}, {"IMPERSONATE-USER", "ann"}, {
+			"Impersonate-User", "dan", "Impersonate-User", "ann",
+		},
+		{"Impersonate-User", "dan", "Impersonate-Group", "system:masters"}, {
+			"Impersonate-User", "ann", "Watershed-Read", "consistent",
+		},
 	} {
 		w.expectCode(t, http.StatusForbidden, dan, "/clusters/a"+configmaps, header...)
 	}
@@ -211,7 +251,8 @@ func attackHeaders(t *testing.T, w *attackedReplica) {
 	w.expectCode(t, http.StatusForbidden, w.bot, "/clusters/a"+configmaps, "Impersonate-User", "dan")
 	// A consistent read is decided like any other, and its token does not reach the cluster.
 	w.expectCode(t, http.StatusForbidden, dan, "/clusters/a"+configmaps, "Watershed-Read", "consistent")
-	w.expectCode(t, http.StatusOK, w.token(w.a, "ann"), "/clusters/a"+configmaps, "Watershed-Read", "consistent", "Connection", "Authorization")
+	w.expectCode(t, http.StatusOK, w.token(w.a, "ann"), "/clusters/a"+configmaps, "Watershed-Read", "consistent",
+		"Connection", "Authorization")
 }
 
 // dan may read the ConfigMap x only. Every form of a request for more is refused, or is not a
@@ -219,11 +260,16 @@ func attackHeaders(t *testing.T, w *attackedReplica) {
 func attackForms(t *testing.T, w *attackedReplica) {
 	dan := w.token(w.a, "dan")
 	for _, path := range []string{
-		configmaps, configmaps + "?watch", configmaps + "?watch=", configmaps + "?watch=1", configmaps + "?watch=true&watch=0", configmaps + "?watch=0&watch=1",
-		configmaps + "/y", configmaps + "/y?fieldSelector=metadata.name%3Dx", configmaps + "?fieldSelector=metadata.name%3Dy&fieldSelector=metadata.name%3Dx",
-		"/api/v1/watch/namespaces/n1/configmaps", "/api/v1/watch/namespaces/n1/configmaps/y", "/api/v1/namespaces/n2/configmaps/x", "/api/v1/configmaps",
-		configmaps + "/x/../y", configmaps + "/x%2F..%2Fy", configmaps + "/x%2Fstatus", configmaps + "//y", "//api/v1/namespaces/n1/configmaps",
-		"/api/v1//namespaces/n1/configmaps", "/api/v1/namespaces/n1//configmaps", "/apis/rbac.authorization.k8s.io/v1/namespaces/n1/clusterroles",
+		configmaps, configmaps + "?watch", configmaps + "?watch=", configmaps + "?watch=1",
+		configmaps + "?watch=true&watch=0", configmaps + "?watch=0&watch=1",
+		configmaps + "/y", configmaps + "/y?fieldSelector=metadata.name%3Dx",
+		configmaps + "?fieldSelector=metadata.name%3Dy&fieldSelector=metadata.name%3Dx",
+		"/api/v1/watch/namespaces/n1/configmaps", "/api/v1/watch/namespaces/n1/configmaps/y",
+		"/api/v1/namespaces/n2/configmaps/x", "/api/v1/configmaps",
+		configmaps + "/x/../y", configmaps + "/x%2F..%2Fy", configmaps + "/x%2Fstatus", configmaps + "//y",
+		"//api/v1/namespaces/n1/configmaps",
+		"/api/v1//namespaces/n1/configmaps", "/api/v1/namespaces/n1//configmaps",
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/n1/clusterroles",
 		"/api/v1/namespaces/n1/nodes", "/api/v1/namespaces/n1/namespaces", "/api/v1/proxy/namespaces/n1/configmaps/y",
 	} {
 		got := w.get(t, dan, "/clusters/a"+path)
@@ -248,7 +294,8 @@ func attackSubresource(t *testing.T, w *attackedReplica) {
 		}
 		got := w.get(t, eve, "/clusters/a"+path)
 		if got.code != direct.code || got.code != http.StatusBadRequest {
-			t.Errorf("%s: %d %.200s, and from kube-apiserver %d %.200s", path, got.code, got.body, direct.code, direct.body)
+			t.Errorf("%s: %d %.200s, and from kube-apiserver %d %.200s", path, got.code, got.body, direct.code,
+				direct.body)
 		}
 	}
 	w.expectCode(t, http.StatusForbidden, eve, "/clusters/a/apis/apps/v1/namespaces/n1/deployments")
@@ -270,7 +317,10 @@ func attackImpersonation(t *testing.T, w *attackedReplica) {
 // A right to one name opens lists and watches of that name, and no others.
 func attackNames(t *testing.T, w *attackedReplica) {
 	dan := w.token(w.a, "dan")
-	for _, query := range []string{"?fieldSelector=metadata.name%3Dx", "?fieldSelector=metadata.name%3Dx&limit=1", "?fieldSelector=metadata.name%3Dx,metadata.namespace%3Dn1"} {
+	for _, query := range []string{
+		"?fieldSelector=metadata.name%3Dx", "?fieldSelector=metadata.name%3Dx&limit=1",
+		"?fieldSelector=metadata.name%3Dx,metadata.namespace%3Dn1",
+	} {
 		got := w.expectCode(t, http.StatusOK, dan, "/clusters/a"+configmaps+query)
 		var list corev1.ConfigMapList
 		if err := json.Unmarshal(got.body, &list); err != nil {
@@ -280,8 +330,12 @@ func attackNames(t *testing.T, w *attackedReplica) {
 			t.Errorf("%s: %s", query, got.body)
 		}
 	}
-	for _, query := range []string{"?fieldSelector=metadata.name!%3Dy", "?labelSelector=a", "?limit=1", "?fieldSelector=metadata.name%3Dx,metadata.name%3Dy"} {
-		if got := w.get(t, dan, "/clusters/a"+configmaps+query); got.code == http.StatusOK && strings.Contains(string(got.body), `"name":"y"`) {
+	for _, query := range []string{
+		"?fieldSelector=metadata.name!%3Dy", "?labelSelector=a", "?limit=1",
+		"?fieldSelector=metadata.name%3Dx,metadata.name%3Dy",
+	} {
+		if got := w.get(t, dan, "/clusters/a"+configmaps+query); got.code == http.StatusOK &&
+			strings.Contains(string(got.body), `"name":"y"`) {
 			t.Errorf("%s: %.200s", query, got.body)
 		}
 	}
@@ -303,7 +357,9 @@ func attackTokens(t *testing.T, w *attackedReplica) {
 	token := continued(ann, list)
 	w.expectCode(t, http.StatusOK, ann, list+"?limit=1&continue="+token)
 	for _, other := range []struct{ user, path string }{
-		{bot, list}, {ann, "/clusters/a/api/v1/namespaces/n2/configmaps"}, {ann, "/clusters/a/api/v1/namespaces/n1/pods"}, {ownerToken, "/clusters/b" + configmaps}, {ann, "/fleet" + configmaps},
+		{bot, list}, {ann, "/clusters/a/api/v1/namespaces/n2/configmaps"},
+		{ann, "/clusters/a/api/v1/namespaces/n1/pods"}, {ownerToken, "/clusters/b" + configmaps},
+		{ann, "/fleet" + configmaps},
 	} {
 		if got := w.get(t, other.user, other.path+"?limit=1&continue="+token); got.code == http.StatusOK {
 			t.Errorf("%s: %d %.200s", other.path, got.code, got.body)
@@ -320,13 +376,21 @@ func attackTokens(t *testing.T, w *attackedReplica) {
 // The decision does not depend on the form of the response.
 func attackEncodings(t *testing.T, w *attackedReplica) {
 	for _, accept := range []string{
-		"application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+		"application/json", "application/yaml", "application/vnd.kubernetes.protobuf",
+		"application/json;as=Table;v=v1;g=meta.k8s.io",
+		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
 	} {
-		for _, query := range []string{"", "?watch=1", "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "?limit=1"} {
-			w.expectCode(t, http.StatusForbidden, w.token(w.a, "dan"), "/clusters/a"+configmaps+query, "Accept", accept, "Accept-Encoding", "gzip")
+		for _, query := range []string{
+			"", "?watch=1",
+			"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "?limit=1",
+		} {
+			w.expectCode(t, http.StatusForbidden, w.token(w.a, "dan"), "/clusters/a"+configmaps+query, "Accept", accept,
+				"Accept-Encoding", "gzip")
 		}
 	}
-	for _, path := range []string{"/fleet" + configmaps, "/fleet" + configmaps + "/y", "/fleet" + configmaps + "?watch=1"} {
+	for _, path := range []string{
+		"/fleet" + configmaps, "/fleet" + configmaps + "/y", "/fleet" + configmaps + "?watch=1",
+	} {
 		w.expectCode(t, http.StatusForbidden, w.token(w.a, "dan"), path)
 	}
 }
@@ -334,17 +398,25 @@ func attackEncodings(t *testing.T, w *attackedReplica) {
 // A caller cannot find out whether a cluster exists that does not accept the credentials.
 func attackAbsence(t *testing.T, w *attackedReplica) {
 	ann := w.token(w.a, "ann")
-	for _, path := range []string{"/api/v1/pods", "/version", "/", "/healthz", "/readyz?verbose", "/openapi/v3", "/apis", "/api/v1/pods?watch=1", "/none"} {
+	for _, path := range []string{
+		"/api/v1/pods", "/version", "/", "/healthz", "/readyz?verbose", "/openapi/v3", "/apis", "/api/v1/pods?watch=1",
+		"/none",
+	} {
 		forbidden, absent := w.get(t, ann, "/clusters/b"+path), w.get(t, ann, "/clusters/c"+path)
 		for _, h := range []http.Header{forbidden.header, absent.header} {
 			h.Del("Date")
 		}
-		if forbidden.code != http.StatusUnauthorized || absent.code != forbidden.code || string(forbidden.body) != string(absent.body) || fmt.Sprint(forbidden.header) != fmt.Sprint(absent.header) {
-			t.Errorf("%s: a forbidden cluster is %d %s %v, an absent one %d %s %v", path, forbidden.code, forbidden.body, forbidden.header, absent.code, absent.body, absent.header)
+		if forbidden.code != http.StatusUnauthorized || absent.code != forbidden.code ||
+			string(forbidden.body) != string(absent.body) || fmt.Sprint(forbidden.header) != fmt.Sprint(absent.header) {
+			t.Errorf("%s: a forbidden cluster is %d %s %v, an absent one %d %s %v", path, forbidden.code,
+				forbidden.body, forbidden.header, absent.code, absent.body, absent.header)
 		}
 	}
-	for _, path := range []string{"/clusters", "/readyz?verbose", "/fleet/api", "/fleet/apis", "/fleet/openapi/v3", "/fleet/readyz?verbose"} {
-		if got := w.expectCode(t, http.StatusOK, ann, path); strings.Contains(string(got.body), `"b"`) || strings.Contains(string(got.body), "b (") {
+	for _, path := range []string{
+		"/clusters", "/readyz?verbose", "/fleet/api", "/fleet/apis", "/fleet/openapi/v3", "/fleet/readyz?verbose",
+	} {
+		if got := w.expectCode(t, http.StatusOK, ann, path); strings.Contains(string(got.body), `"b"`) ||
+			strings.Contains(string(got.body), "b (") {
 			t.Errorf("%s names the other cluster: %s", path, got.body)
 		}
 	}
@@ -366,9 +438,13 @@ func attackConnection(t *testing.T, w *attackedReplica) {
 }
 
 func attackAnonymous(t *testing.T, w *attackedReplica) {
-	for _, path := range []string{"/", "/api", "/version", "/clusters", "/clusters/a/version", "/fleet/api", "/clusters/a" + configmaps, "/readyz?verbose", "/metrics", "/debug/pprof/", "/clusters/a/healthz"} {
+	for _, path := range []string{
+		"/", "/api", "/version", "/clusters", "/clusters/a/version", "/fleet/api", "/clusters/a" + configmaps,
+		"/readyz?verbose", "/metrics", "/debug/pprof/", "/clusters/a/healthz",
+	} {
 		for _, token := range []string{"", "none", "a.b.c", strings.Repeat("x", 20000), "two words"} {
-			if got := w.get(t, token, path); got.code != http.StatusUnauthorized && got.code != http.StatusTooManyRequests {
+			if got := w.get(t, token, path); got.code != http.StatusUnauthorized &&
+				got.code != http.StatusTooManyRequests {
 				t.Errorf("%s with token %.10q: %d %.200s", path, token, got.code, got.body)
 			}
 		}
@@ -422,7 +498,8 @@ func attackLostRight(t *testing.T, w *attackedReplica) {
 	}
 	const version = "&resourceVersion=0"
 	cy := w.token(w.a, "oidc:cy")
-	one, all := follow(cy, "/clusters/a"+configmaps+"?watch=1"+version), follow(cy, "/fleet"+configmaps+"?watch=1"+version)
+	one, all := follow(cy, "/clusters/a"+configmaps+"?watch=1"+version),
+		follow(cy, "/fleet"+configmaps+"?watch=1"+version)
 	if err := w.a.Revoke(t.Context(), "oidc:cy"); err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +520,8 @@ func attackLostRight(t *testing.T, w *attackedReplica) {
 func tokenOf(t *testing.T, k *kubetest.Cluster, namespace, name string) string {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(k.Config())
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, newTokenRequest(), metav1.CreateOptions{})
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, newTokenRequest(),
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

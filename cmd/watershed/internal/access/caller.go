@@ -67,7 +67,8 @@ func (c *caller) identity() [sha256.Size]byte {
 func (c *caller) withheld() string {
 	switch {
 	case c.owner:
-		return "the owner's token cannot be passed on; use your own credentials, see watershed kubeconfig --credentials user"
+		return "the owner's token cannot be passed on; use your own credentials, see watershed kubeconfig " +
+			"--credentials user"
 	case c.Method == authn.MethodCertificate:
 		return "a client certificate cannot be passed on; use a token, or send the request there"
 	}

@@ -148,7 +148,10 @@ func (c *Control) authenticateFleet(r *http.Request) (*caller, error) {
 	}
 	home, ok := c.fleet.Member(c.opts.Crossing.Home)
 	if !ok {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the home cluster %q, which authenticates requests below /fleet, is not in the fleet: see serve --home", c.opts.Crossing.Home))
+		return nil, apierrors.NewServiceUnavailable(
+			fmt.Sprintf("the home cluster %q, which authenticates requests below /fleet, is not in the fleet: see "+
+				"serve --home", c.opts.Crossing.Home),
+		)
 	}
 	plain := *r
 	plain.TLS = nil // its certificate has precedence over the token otherwise
@@ -201,7 +204,8 @@ func (c *Control) Authorize(r *http.Request, q *replica.Request) (*replica.Acces
 	switch {
 	case err == nil:
 		user := call.caller.presenter()
-		access.User, access.NoPassThrough, access.Ambient = user.key(), user.withheld(), user.Method == authn.MethodCertificate
+		access.User, access.NoPassThrough, access.Ambient = user.key(), user.withheld(),
+			user.Method == authn.MethodCertificate
 		if first {
 			call.Decision = "allow"
 		}
@@ -250,7 +254,10 @@ func (c *Control) authorize(r *http.Request, q *replica.Request, call *Call) (*r
 }
 
 // decide returns an error unless a decision of a cluster allows a request of a caller.
-func (c *Control) decide(r *http.Request, call *Call, g *guard, who *caller, a replica.Attributes, decision func(context.Context, *caller, replica.Attributes) (authz.Decision, error)) error {
+func (c *Control) decide(
+	r *http.Request, call *Call, g *guard, who *caller, a replica.Attributes,
+	decision func(context.Context, *caller, replica.Attributes) (authz.Decision, error),
+) error {
 	d, err := decision(r.Context(), who, a)
 	if err != nil {
 		return err
@@ -291,11 +298,14 @@ func (c *Control) authorizeFleet(r *http.Request, q *replica.Request, call *Call
 	seen := c.review(r.Context(), who, a, c.fleet.Members())
 	if len(seen.members) == 0 {
 		if seen.unavailable > 0 {
-			return nil, apierrors.NewServiceUnavailable("no cluster allows the request, and " + reviewsFailed(seen.unavailable))
+			return nil, apierrors.NewServiceUnavailable("no cluster allows the request, and " +
+				reviewsFailed(seen.unavailable))
 		}
 		return nil, authz.Forbidden(&who.UserInfo, a, "no cluster allows it")
 	}
-	access := &replica.Access{Caller: who.key(), Unavailable: seen.unavailable, CanSee: func(m *fleet.Member) bool { return seen.members[m] }}
+	access := &replica.Access{
+		Caller: who.key(), Unavailable: seen.unavailable, CanSee: func(m *fleet.Member) bool { return seen.members[m] },
+	}
 	if who.owner && seen.unavailable == 0 && len(seen.denied) == 0 {
 		// Clusters that join are read with the owner's credentials too, so a watch goes on.
 		// Versions and tokens need no binding: the owner sees everything.

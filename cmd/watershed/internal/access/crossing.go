@@ -39,7 +39,8 @@ func (x *Crossing) Validate() error {
 	for _, pattern := range slices.Concat(x.Users, x.Groups) {
 		switch {
 		case strings.Trim(pattern, "*") == "":
-			return fmt.Errorf("access: the pattern %q of names that cross clusters matches every name: add a prefix or a suffix", pattern)
+			return fmt.Errorf("access: the pattern %q of names that cross clusters matches every name: add a prefix "+
+				"or a suffix", pattern)
 		case strings.Count(pattern, "*") > 1:
 			return fmt.Errorf("access: the pattern %q of names that cross clusters has more than one star", pattern)
 		case strings.HasPrefix(pattern, systemPrefix), strings.HasPrefix(pattern, crossedPrefix):
@@ -75,7 +76,8 @@ func (x *Crossing) cross(who *caller, m *fleet.Member) *caller {
 	switch account, isAccount := strings.CutPrefix(who.Username, accountPrefix); {
 	case isAccount && who.at != nil:
 		user.Username = crossedPrefix + who.at.Name() + ":" + account
-	case strings.HasPrefix(who.Username, systemPrefix), strings.HasPrefix(who.Username, crossedPrefix), who.Username == "":
+	case strings.HasPrefix(who.Username, systemPrefix), strings.HasPrefix(who.Username, crossedPrefix),
+		who.Username == "":
 		return nil
 	case who.at == nil: // OpenID Connect
 		user.Username, user.Groups = who.Username, slices.Clone(who.Groups)
@@ -89,7 +91,9 @@ func (x *Crossing) cross(who *caller, m *fleet.Member) *caller {
 			}
 		}
 	}
-	user.Groups = slices.DeleteFunc(user.Groups, func(group string) bool { return strings.HasPrefix(group, systemPrefix) })
+	user.Groups = slices.DeleteFunc(user.Groups, func(group string) bool {
+		return strings.HasPrefix(group, systemPrefix)
+	})
 	user.Groups = append(user.Groups, authenticated)
 	return &caller{Identity: authn.Identity{UserInfo: user, Expires: who.Expires, Method: who.Method}}
 }

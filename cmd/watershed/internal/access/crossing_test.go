@@ -29,10 +29,17 @@ func members(t *testing.T, names ...string) []*fleet.Member {
 func TestCross(t *testing.T) {
 	all := members(t, "home", "other", "strange")
 	home, other, strange := all[0], all[1], all[2]
-	x := Crossing{Home: "home", Users: []string{"oidc:*", "*@example.com"}, Groups: []string{"oidc:*"}, Members: []string{"home", "oth*"}}
+	x := Crossing{
+		Home:    "home",
+		Users:   []string{"oidc:*", "*@example.com"},
+		Groups:  []string{"oidc:*"},
+		Members: []string{"home", "oth*"},
+	}
 	user := func(name string, groups ...string) *caller {
 		c := &caller{at: home}
-		c.UserInfo = authenticationv1.UserInfo{Username: name, UID: "uid", Groups: groups, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+		c.UserInfo = authenticationv1.UserInfo{
+			Username: name, UID: "uid", Groups: groups, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}},
+		}
 		return c
 	}
 	for _, test := range []struct {
@@ -41,14 +48,31 @@ func TestCross(t *testing.T) {
 		to   *fleet.Member
 		want *authenticationv1.UserInfo // nil: does not cross
 	}{
-		{"prefix", user("oidc:jane", "oidc:dev", "system:masters", "kubeadm:cluster-admins", "dev"), other, &authenticationv1.UserInfo{Username: "oidc:jane", Groups: []string{"oidc:dev", authenticated}}},
-		{"suffix", user("jane@example.com"), other, &authenticationv1.UserInfo{Username: "jane@example.com", Groups: []string{authenticated}}},
+		{
+			"prefix", user("oidc:jane", "oidc:dev", "system:masters", "kubeadm:cluster-admins", "dev"), other,
+			&authenticationv1.UserInfo{
+				Username: "oidc:jane",
+				Groups:   []string{"oidc:dev", authenticated},
+			},
+		},
+		{
+			"suffix", user("jane@example.com"), other, &authenticationv1.UserInfo{
+				Username: "jane@example.com",
+				Groups:   []string{authenticated},
+			},
+		},
 		{"not listed", user("jane"), other, nil},
 		{"no trust", user("oidc:jane"), strange, nil},
 		{"system", user("system:admin", "oidc:dev"), other, nil},
 		{"like an account", user("watershed:home:ci:bot@example.com"), other, nil},
 		{"empty", user(""), other, nil},
-		{"service account", user("system:serviceaccount:ci:bot", "system:serviceaccounts"), other, &authenticationv1.UserInfo{Username: "watershed:home:ci:bot", Groups: []string{authenticated}}},
+		{
+			"service account", user("system:serviceaccount:ci:bot", "system:serviceaccounts"), other,
+			&authenticationv1.UserInfo{
+				Username: "watershed:home:ci:bot",
+				Groups:   []string{authenticated},
+			},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := x.cross(test.who, test.to)
@@ -71,8 +95,18 @@ func TestCross(t *testing.T) {
 		}
 	})
 	t.Run("OpenID Connect", func(t *testing.T) {
-		who := &caller{Identity: authn.Identity{UserInfo: authenticationv1.UserInfo{Username: "sso:jane", Groups: []string{"sso:dev", "system:masters"}}}}
-		expect.Equal(t, x.cross(who, other).UserInfo, authenticationv1.UserInfo{Username: "sso:jane", Groups: []string{"sso:dev", authenticated}})
+		who := &caller{
+			Identity: authn.Identity{
+				UserInfo: authenticationv1.UserInfo{
+					Username: "sso:jane",
+					Groups:   []string{"sso:dev", "system:masters"},
+				},
+			},
+		}
+		expect.Equal(t, x.cross(who, other).UserInfo, authenticationv1.UserInfo{
+			Username: "sso:jane",
+			Groups:   []string{"sso:dev", authenticated},
+		})
 		who.Username = "system:serviceaccount:kube-system:default"
 		if got := x.cross(who, other); got != nil {
 			t.Errorf("crosses as %v", got.UserInfo)
@@ -96,7 +130,15 @@ func TestCrossing_refusesEveryone(t *testing.T) {
 // Headers become the identity and the rights that kube-apiserver derives from them.
 func TestImpersonated(t *testing.T) {
 	right := func(group, resource, sub, namespace, name string) replica.Attributes {
-		a := replica.Attributes{Verb: "impersonate", IsResource: true, Group: group, Resource: resource, Subresource: sub, Namespace: namespace, Name: name}
+		a := replica.Attributes{
+			Verb:        "impersonate",
+			IsResource:  true,
+			Group:       group,
+			Resource:    resource,
+			Subresource: sub,
+			Namespace:   namespace,
+			Name:        name,
+		}
 		if group != "" {
 			a.Version = "v1"
 		}
@@ -108,26 +150,52 @@ func TestImpersonated(t *testing.T) {
 		user   authenticationv1.UserInfo
 		rights []replica.Attributes
 	}{
-		{"user", http.Header{"Impersonate-User": {"jane"}}, authenticationv1.UserInfo{Username: "jane", Groups: []string{authenticated}}, []replica.Attributes{right("", "users", "", "", "jane")}},
+		{
+			"user",
+			http.Header{"Impersonate-User": {"jane"}},
+			authenticationv1.UserInfo{Username: "jane", Groups: []string{authenticated}},
+			[]replica.Attributes{right("", "users", "", "", "jane")},
+		},
 		{
 			"groups", http.Header{"Impersonate-User": {"jane"}, "Impersonate-Group": {"a", "b"}},
 			authenticationv1.UserInfo{Username: "jane", Groups: []string{"a", "b", authenticated}},
-			[]replica.Attributes{right("", "users", "", "", "jane"), right("", "groups", "", "", "a"), right("", "groups", "", "", "b")},
+			[]replica.Attributes{
+				right("", "users", "", "", "jane"), right("", "groups", "", "", "a"), right("", "groups", "", "", "b"),
+			},
 		},
 		{
 			"account", http.Header{"Impersonate-User": {"system:serviceaccount:ns:bot"}},
-			authenticationv1.UserInfo{Username: "system:serviceaccount:ns:bot", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:ns", authenticated}},
+			authenticationv1.UserInfo{
+				Username: "system:serviceaccount:ns:bot",
+				Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:ns", authenticated},
+			},
 			[]replica.Attributes{right("", "serviceaccounts", "", "ns", "bot")},
 		},
 		{
-			"everything", http.Header{"Impersonate-User": {"jane"}, "Impersonate-Uid": {"7"}, "Impersonate-Extra-Example.com%2fscope": {"x", "y"}},
-			authenticationv1.UserInfo{Username: "jane", UID: "7", Groups: []string{authenticated}, Extra: map[string]authenticationv1.ExtraValue{"example.com/scope": {"x", "y"}}},
+			"everything", http.Header{
+				"Impersonate-User":                      {"jane"},
+				"Impersonate-Uid":                       {"7"},
+				"Impersonate-Extra-Example.com%2fscope": {"x", "y"},
+			},
+			authenticationv1.UserInfo{
+				Username: "jane",
+				UID:      "7",
+				Groups:   []string{authenticated},
+				Extra:    map[string]authenticationv1.ExtraValue{"example.com/scope": {"x", "y"}},
+			},
 			[]replica.Attributes{
-				right("", "users", "", "", "jane"), right("authentication.k8s.io", "userextras", "example.com/scope", "", "x"),
-				right("authentication.k8s.io", "userextras", "example.com/scope", "", "y"), right("authentication.k8s.io", "uids", "", "", "7"),
+				right("", "users", "", "", "jane"),
+				right("authentication.k8s.io", "userextras", "example.com/scope", "", "x"),
+				right("authentication.k8s.io", "userextras", "example.com/scope", "", "y"),
+				right("authentication.k8s.io", "uids", "", "", "7"),
 			},
 		},
-		{"anonymous", http.Header{"Impersonate-User": {"system:anonymous"}}, authenticationv1.UserInfo{Username: "system:anonymous", Groups: []string{unauthenticated}}, []replica.Attributes{right("", "users", "", "", "system:anonymous")}},
+		{
+			"anonymous",
+			http.Header{"Impersonate-User": {"system:anonymous"}},
+			authenticationv1.UserInfo{Username: "system:anonymous", Groups: []string{unauthenticated}},
+			[]replica.Attributes{right("", "users", "", "", "system:anonymous")},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			user, rights, err := impersonated(test.header)
@@ -138,7 +206,11 @@ func TestImpersonated(t *testing.T) {
 			expect.Equal(t, rights, test.rights)
 		})
 	}
-	for _, header := range []http.Header{{"Impersonate-Group": {"system:masters"}}, {"Impersonate-Uid": {"7"}}, {"Impersonate-Extra-A": {"b"}}} {
+	for _, header := range []http.Header{
+		{"Impersonate-Group": {"system:masters"}},
+		{"Impersonate-Uid": {"7"}},
+		{"Impersonate-Extra-A": {"b"}},
+	} {
 		if _, _, err := impersonated(header); err == nil {
 			t.Errorf("%v is accepted without a user", header)
 		}
@@ -153,7 +225,8 @@ func TestMatches(t *testing.T) {
 		pattern, name string
 		want          bool
 	}{
-		{"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true}, {"*c", "abc", true}, {"a*c", "abc", true}, {"ab*bc", "abc", false}, {"a*", "ba", false},
+		{"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true}, {"*c", "abc", true},
+		{"a*c", "abc", true}, {"ab*bc", "abc", false}, {"a*", "ba", false},
 	} {
 		if got := Matches([]string{"none", test.pattern}, test.name); got != test.want {
 			t.Errorf("%q, %q: %v", test.pattern, test.name, got)

@@ -31,7 +31,8 @@ import (
 
 // users are the users of the test clusters. Each cluster has all of them, with other rights.
 var users = []kubetest.User{
-	{Name: "ann", Groups: []string{"dev"}}, {Name: "bob", Groups: []string{"dev", "ops"}}, {Name: "oidc:cy", Groups: []string{"oidc:dev"}},
+	{Name: "ann", Groups: []string{"dev"}}, {Name: "bob", Groups: []string{"dev", "ops"}},
+	{Name: "oidc:cy", Groups: []string{"oidc:dev"}},
 	{Name: "dan"}, {Name: "eve", Groups: []string{"system:masters"}}, {Name: "<fay>&co"},
 }
 
@@ -47,7 +48,8 @@ func TestDifferential(t *testing.T) {
 	}
 	t.Logf("WATERSHED_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	a, b := kubetest.Start(t, &kubetest.Options{Name: "a", Users: users}), kubetest.Start(t, &kubetest.Options{Name: "b", Users: users})
+	a, b := kubetest.Start(t, &kubetest.Options{Name: "a", Users: users}),
+		kubetest.Start(t, &kubetest.Options{Name: "b", Users: users})
 	for _, k := range []*kubetest.Cluster{a, b} {
 		populate(t, k)
 		randomRights(t, random, k)
@@ -73,12 +75,14 @@ func populate(t *testing.T, k *kubetest.Cluster) {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(k.Config())
 	for _, namespace := range []string{"n1", "n2"} {
-		_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"x", "y"} {
-			if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -104,13 +108,17 @@ func randomRules(random *rand.Rand, cluster bool) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for range 1 + random.IntN(2) {
 		if cluster && random.IntN(5) == 0 {
-			rules = append(rules, rbacv1.PolicyRule{Verbs: some(random, "get", "*", "post"), NonResourceURLs: some(random, "/metrics", "/logs/*", "/debug/*", "/version")})
+			rules = append(rules, rbacv1.PolicyRule{
+				Verbs:           some(random, "get", "*", "post"),
+				NonResourceURLs: some(random, "/metrics", "/logs/*", "/debug/*", "/version"),
+			})
 			continue
 		}
 		r := rbacv1.PolicyRule{
 			Verbs:     some(random, "get", "list", "watch", "*", "delete"),
 			APIGroups: some(random, "", "apps", "*", "batch"),
-			Resources: some(random, "pods", "configmaps", "deployments", "deployments/scale", "deployments/status", "namespaces", "nodes", "*", "*/status", "pods/*"),
+			Resources: some(random, "pods", "configmaps", "deployments", "deployments/scale", "deployments/status",
+				"namespaces", "nodes", "*", "*/status", "pods/*"),
 		}
 		if random.IntN(4) == 0 {
 			r.ResourceNames = some(random, "x", "y", "n1", "deployment-0")
@@ -124,7 +132,9 @@ func randomSubject(random *rand.Rand) rbacv1.Subject {
 	if random.IntN(3) == 0 {
 		return rbacv1.Subject{Kind: "Group", APIGroup: rbacv1.GroupName, Name: pick(random, "dev", "ops", "oidc:dev")}
 	}
-	return rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: pick(random, "ann", "bob", "oidc:cy", "<fay>&co")}
+	return rbacv1.Subject{
+		Kind: "User", APIGroup: rbacv1.GroupName, Name: pick(random, "ann", "bob", "oidc:cy", "<fay>&co"),
+	}
 }
 
 // randomRights creates roles and bindings, some of which refer to roles that do not exist.
@@ -133,12 +143,18 @@ func randomRights(t *testing.T, random *rand.Rand, k *kubetest.Cluster) {
 	client := kubernetes.NewForConfigOrDie(k.Config()).RbacV1()
 	for i := range 4 {
 		name := fmt.Sprintf("random-%d", i)
-		_, err := client.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: randomRules(random, true)}, metav1.CreateOptions{})
+		_, err := client.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules:      randomRules(random, true),
+		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, namespace := range []string{"n1", "n2"} {
-			if _, err := client.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: randomRules(random, false)}, metav1.CreateOptions{}); err != nil {
+			if _, err := client.Roles(namespace).Create(t.Context(), &rbacv1.Role{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Rules:      randomRules(random, false),
+			}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -147,7 +163,9 @@ func randomRights(t *testing.T, random *rand.Rand, k *kubetest.Cluster) {
 		name := fmt.Sprintf("random-%d", i)
 		_, err := client.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{randomSubject(random)},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fmt.Sprintf("random-%d", random.IntN(5))},
+			RoleRef: rbacv1.RoleRef{
+				APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fmt.Sprintf("random-%d", random.IntN(5)),
+			},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +173,11 @@ func randomRights(t *testing.T, random *rand.Rand, k *kubetest.Cluster) {
 		for _, namespace := range []string{"n1", "n2"} {
 			if _, err := client.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{randomSubject(random)},
-				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: pick(random, "ClusterRole", "Role"), Name: fmt.Sprintf("random-%d", random.IntN(5))},
+				RoleRef: rbacv1.RoleRef{
+					APIGroup: rbacv1.GroupName,
+					Kind:     pick(random, "ClusterRole", "Role"),
+					Name:     fmt.Sprintf("random-%d", random.IntN(5)),
+				},
 			}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +188,8 @@ func randomRights(t *testing.T, random *rand.Rand, k *kubetest.Cluster) {
 // randomRequest returns a path with its query.
 func randomRequest(random *rand.Rand) string {
 	if random.IntN(12) == 0 {
-		return pick(random, "/version", "/api", "/apis", "/apis/apps/v1", "/api/v1", "/openapi/v3", "/metrics", "/logs/", "/debug/pprof", "/livez", "/none")
+		return pick(random, "/version", "/api", "/apis", "/apis/apps/v1", "/api/v1", "/openapi/v3", "/metrics",
+			"/logs/", "/debug/pprof", "/livez", "/none")
 	}
 	type kind struct {
 		root, resource string
@@ -174,8 +197,13 @@ func randomRequest(random *rand.Rand) string {
 		sub            []string
 	}
 	k := pick(random,
-		kind{"/api/v1", "pods", true, []string{"status"}}, kind{"/api/v1", "configmaps", true, nil}, kind{"/apis/apps/v1", "deployments", true, []string{"status", "scale"}},
-		kind{"/api/v1", "namespaces", false, []string{"status"}}, kind{"/api/v1", "nodes", false, []string{"status"}}, kind{"/apis/rbac.authorization.k8s.io/v1", "clusterroles", false, nil})
+		kind{"/api/v1", "pods", true, []string{"status"}}, kind{"/api/v1", "configmaps", true, nil}, kind{
+			"/apis/apps/v1", "deployments", true, []string{"status", "scale"},
+		},
+		kind{"/api/v1", "namespaces", false, []string{"status"}}, kind{"/api/v1", "nodes", false, []string{"status"}},
+		kind{
+			"/apis/rbac.authorization.k8s.io/v1", "clusterroles", false, nil,
+		})
 	path := k.root
 	if k.namespaced && random.IntN(4) > 0 {
 		path += "/namespaces/" + pick(random, "n1", "n2", "none")
@@ -193,7 +221,8 @@ func randomRequest(random *rand.Rand) string {
 		query.Set("watch", pick(random, "", "1", "true", "0", "false"))
 	}
 	if random.IntN(4) == 0 {
-		query.Set("fieldSelector", pick(random, "metadata.name=x", "metadata.namespace=n1", "metadata.name!=x", "metadata.name=n1"))
+		query.Set("fieldSelector",
+			pick(random, "metadata.name=x", "metadata.namespace=n1", "metadata.name!=x", "metadata.name=n1"))
 	}
 	if random.IntN(4) == 0 {
 		query.Set("labelSelector", pick(random, "a=b", "a in (b,c)", "!a"))
@@ -333,7 +362,11 @@ func follow(t *testing.T, w *guardedReplica, random *rand.Rand, mode string) {
 			t.Errorf("the decision follows after %s", took)
 		}
 	}
-	if err := k.Grant(t.Context(), "dan", "n2", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}); err != nil {
+	if err := k.Grant(t.Context(), "dan", "n2", rbacv1.PolicyRule{
+		Verbs:     []string{"get"},
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	until(http.StatusOK)

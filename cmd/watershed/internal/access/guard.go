@@ -162,7 +162,9 @@ func (g *guard) isSelf(ctx context.Context, who *caller) bool {
 // of the files of the last run.
 func (g *guard) decideOwner(ctx context.Context, a replica.Attributes) (authz.Decision, error) {
 	reads := a.Verb == "get" || a.Verb == "list" || a.Verb == "watch"
-	unanswered := authz.Decision{Allowed: true, Reason: "the cluster cannot be reached, and the copy was read with these credentials"}
+	unanswered := authz.Decision{
+		Allowed: true, Reason: "the cluster cannot be reached, and the copy was read with these credentials",
+	}
 	if reads && time.Since(time.Unix(0, g.silent.Load())) < ownerPause {
 		return unanswered, nil
 	}
@@ -235,7 +237,8 @@ func whoami(ctx context.Context, c *kube.Cluster) (*authenticationv1.UserInfo, e
 	if err != nil {
 		return nil, fmt.Errorf("identity at %s: %w", c.Name(), err)
 	}
-	review, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("identity at %s: %w", c.Name(), err)
 	}

@@ -62,7 +62,9 @@ func (g *guards) newGuard(m *fleet.Member, connection *kube.Cluster) *guard {
 		policy:   newPolicyCopy(m),
 	}
 	if g.opts.Local != nil && g.opts.Local(m.Name()) {
-		next.local = authz.NewLocal(next.policy.policy, next.reviewer, &authz.LocalOptions{Cluster: m.Name(), Fresh: next.policy.current, Logger: g.opts.Logger})
+		next.local = authz.NewLocal(next.policy.policy, next.reviewer, &authz.LocalOptions{
+			Cluster: m.Name(), Fresh: next.policy.current, Logger: g.opts.Logger,
+		})
 	}
 	return next
 }

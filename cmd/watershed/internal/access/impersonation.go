@@ -78,7 +78,8 @@ func (g *guards) impersonate(r *http.Request, q *replica.Request, call *Call) er
 func impersonated(h http.Header) (user authenticationv1.UserInfo, wanted []replica.Attributes, err error) {
 	want := func(group, version, resource, subresource, namespace, name string) {
 		wanted = append(wanted, replica.Attributes{
-			Verb: "impersonate", IsResource: true, Group: group, Version: version, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name,
+			Verb: "impersonate", IsResource: true, Group: group, Version: version, Resource: resource,
+			Subresource: subresource, Namespace: namespace, Name: name,
 		})
 	}
 	user.Username = h.Get(authenticationv1.ImpersonateUserHeader)
@@ -117,13 +118,17 @@ func impersonated(h http.Header) (user authenticationv1.UserInfo, wanted []repli
 		want("authentication.k8s.io", "v1", "uids", "", "", user.UID)
 	}
 	if user.Username == "" {
-		return user, nil, apierrors.NewBadRequest(fmt.Sprintf("requested %d rights of another user without the header %s", len(wanted), authenticationv1.ImpersonateUserHeader))
+		return user, nil, apierrors.NewBadRequest(
+			fmt.Sprintf("requested %d rights of another user without the header %s", len(wanted),
+				authenticationv1.ImpersonateUserHeader),
+		)
 	}
 	everyone := authenticated
 	if user.Username == anonymous {
 		everyone = unauthenticated
 	}
-	if !slices.Contains(user.Groups, authenticated) && !slices.Contains(user.Groups, unauthenticated) || user.Username == anonymous && !slices.Contains(user.Groups, unauthenticated) {
+	if !slices.Contains(user.Groups, authenticated) && !slices.Contains(user.Groups, unauthenticated) ||
+		user.Username == anonymous && !slices.Contains(user.Groups, unauthenticated) {
 		user.Groups = append(user.Groups, everyone)
 	}
 	return user, wanted, nil

@@ -69,7 +69,15 @@ func (l *lossy) drop(dropped func(*http.Request) bool) {
 // entry returns the cluster at the address, with the credentials of the administrator.
 func (l *lossy) entry(k *kubetest.Cluster) fleet.Entry {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: l.Certificate().Raw})
-	return fleet.Entry{Name: k.Name(), Config: &rest.Config{Host: l.URL, BearerToken: k.Config().BearerToken, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}}
+	return fleet.Entry{
+		Name: k.Name(),
+		Config: &rest.Config{
+			Host:            l.URL,
+			BearerToken:     k.Config().BearerToken,
+			QPS:             -1,
+			TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+		},
+	}
 }
 
 // storedFiles opens a directory for the duration of a test.
@@ -91,11 +99,23 @@ func storedFiles(t *testing.T, path string) *disk.Directory {
 // TestLastState restarts the replica of a cluster that does not answer. Only the owner
 // reads its last state, whatever answers reviews at its address.
 func TestLastState(t *testing.T) {
-	k := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "ann"}, {Name: "chief", Groups: []string{"system:masters"}}}})
+	k := kubetest.Start(t, &kubetest.Options{
+		Name:  "a",
+		Users: []kubetest.User{{Name: "ann"}, {Name: "chief", Groups: []string{"system:masters"}}},
+	})
 	populate(t, k)
 	w := &attackedReplica{a: k}
-	w.grant(t, k, "ann", "", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})
-	others := map[string]string{"ann": w.token(k, "ann"), "chief": w.token(k, "chief"), "the replica": k.Config().BearerToken, "a made-up token": "made-up-token"}
+	w.grant(t, k, "ann", "", rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list", "watch"},
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+	})
+	others := map[string]string{
+		"ann":             w.token(k, "ann"),
+		"chief":           w.token(k, "chief"),
+		"the replica":     k.Config().BearerToken,
+		"a made-up token": "made-up-token",
+	}
 	at, path := newLossy(t, k), t.TempDir()
 	everything := func(*http.Request) bool { return true }
 	serve := func(t *testing.T) {
@@ -107,7 +127,8 @@ func TestLastState(t *testing.T) {
 		w.guardedReplica = startGuardedOf(t, opts, []*kubetest.Cluster{k}, entries, false, storedFiles(t, path))
 	}
 	stored := func(t *testing.T) bool {
-		got := w.get(t, ownerToken, "/clusters/a"+configmaps+"?at="+url.QueryEscape(time.Now().Format(time.RFC3339Nano)))
+		got := w.get(t, ownerToken,
+			"/clusters/a"+configmaps+"?at="+url.QueryEscape(time.Now().Format(time.RFC3339Nano)))
 		return got.code == http.StatusOK
 	}
 	t.Run("first run", func(t *testing.T) {
@@ -117,7 +138,10 @@ func TestLastState(t *testing.T) {
 	})
 	refuseOthers := func(t *testing.T) {
 		for name, token := range others {
-			for _, path := range []string{"/clusters/a" + configmaps, "/clusters/a" + configmaps + "/x", "/clusters/a" + configmaps + "?watch=true", "/clusters/a/api/v1", "/fleet" + configmaps} {
+			for _, path := range []string{
+				"/clusters/a" + configmaps, "/clusters/a" + configmaps + "/x",
+				"/clusters/a" + configmaps + "?watch=true", "/clusters/a/api/v1", "/fleet" + configmaps,
+			} {
 				if got := w.get(t, token, path); got.code != http.StatusServiceUnavailable {
 					t.Errorf("%s: %s: %d %.300s, want 503", name, path, got.code, got.body)
 				}
@@ -128,16 +152,22 @@ func TestLastState(t *testing.T) {
 	t.Run("no answer", func(t *testing.T) {
 		at.drop(everything)
 		serve(t)
-		expect.Soon(t, "the last state", func() bool { return w.get(t, ownerToken, "/clusters/a"+configmaps).code == http.StatusOK })
-		for _, path := range []string{"/clusters/a" + configmaps, "/fleet" + configmaps, "/clusters/a" + configmaps + "/x"} {
+		expect.Soon(t, "the last state", func() bool {
+			return w.get(t, ownerToken, "/clusters/a"+configmaps).code == http.StatusOK
+		})
+		for _, path := range []string{
+			"/clusters/a" + configmaps, "/fleet" + configmaps, "/clusters/a" + configmaps + "/x",
+		} {
 			got := w.expectCode(t, http.StatusOK, ownerToken, path)
 			age, err := time.ParseDuration(got.header.Get("Watershed-Age"))
-			if err != nil || age <= 0 || !strings.Contains(got.header.Get("Warning"), "has been stale for") || !strings.Contains(string(got.body), `"name":"x"`) {
+			if err != nil || age <= 0 || !strings.Contains(got.header.Get("Warning"), "has been stale for") ||
+				!strings.Contains(string(got.body), `"name":"x"`) {
 				t.Errorf("%s: age %v, %v, %q: %.300s", path, age, err, got.header.Values("Warning"), got.body)
 			}
 		}
 		w.expectCode(t, http.StatusOK, ownerToken, "/clusters/a"+configmaps+"?watch=true&timeoutSeconds=1")
-		if got := w.expectCode(t, http.StatusOK, ownerToken, "/clusters/a/api/v1"); !strings.Contains(string(got.body), `"shortNames":["cm"]`) {
+		if got := w.expectCode(t, http.StatusOK, ownerToken, "/clusters/a/api/v1"); !strings.Contains(string(got.body),
+			`"shortNames":["cm"]`) {
 			t.Errorf("discovery: %.300s", got.body)
 		}
 		refuseOthers(t)
@@ -169,7 +199,9 @@ func TestLastState(t *testing.T) {
 		}
 		refuseOthers(t)
 		at.drop(func(*http.Request) bool { return false })
-		expect.Soon(t, "the first state", func() bool { return w.get(t, ownerToken, "/clusters/a"+configmaps).code == http.StatusOK })
+		expect.Soon(t, "the first state", func() bool {
+			return w.get(t, ownerToken, "/clusters/a"+configmaps).code == http.StatusOK
+		})
 		w.expectCode(t, http.StatusOK, others["ann"], "/clusters/a"+configmaps)
 	})
 }

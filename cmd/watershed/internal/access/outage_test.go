@@ -20,9 +20,14 @@ import (
 // A cluster that does not answer gives 503, never 401 or 403, and below /fleet it is left out
 // after a second and counted. When it answers again, so does the replica.
 func TestOutage(t *testing.T) {
-	a, b := kubetest.Start(t, &kubetest.Options{Name: "a", Users: attackUsers}), kubetest.Start(t, &kubetest.Options{Name: "b", Users: attackUsers})
+	a, b := kubetest.Start(t, &kubetest.Options{Name: "a", Users: attackUsers}),
+		kubetest.Start(t, &kubetest.Options{Name: "b", Users: attackUsers})
 	w := &attackedReplica{a: a, b: b}
-	read := rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}
+	read := rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list", "watch"},
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+	}
 	for _, k := range []*kubetest.Cluster{a, b} {
 		populate(t, k)
 		w.grant(t, k, "oidc:cy", "n1", read)
@@ -30,7 +35,10 @@ func TestOutage(t *testing.T) {
 	proxy := b.Proxy(t)
 	opts := access.Options{Crossing: access.Crossing{Home: "a", Users: []string{"oidc:*"}}}
 	w.guardedReplica = startGuardedOf(t, opts,
-		[]*kubetest.Cluster{a, b}, []fleet.Entry{{Name: "a", Config: a.Config()}, {Name: "b", Config: proxy.Config(b.Config())}}, false)
+		[]*kubetest.Cluster{a, b}, []fleet.Entry{
+			{Name: "a", Config: a.Config()},
+			{Name: "b", Config: proxy.Config(b.Config())},
+		}, false)
 	cy, other := w.token(a, "oidc:cy"), w.token(b, "oidc:cy")
 	left := func() bool {
 		began := time.Now()

@@ -35,5 +35,7 @@ func (o *outcomes) count(err error) {
 }
 
 func (o *outcomes) load() Outcomes {
-	return Outcomes{Accepted: o.accepted.Load(), Refused: o.refused.Load(), Limited: o.limited.Load(), Failed: o.failed.Load()}
+	return Outcomes{
+		Accepted: o.accepted.Load(), Refused: o.refused.Load(), Limited: o.limited.Load(), Failed: o.failed.Load(),
+	}
 }

@@ -33,12 +33,19 @@ func TestOverhead(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{Name: "a", Users: []kubetest.User{{Name: "ann"}}})
 	client := kubernetes.NewForConfigOrDie(quick(k))
 	for i := range overheadNames {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)}, Data: map[string]string{"key": "value"}}
+		o := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)},
+			Data:       map[string]string{"key": "value"},
+		}
 		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := k.Grant(t.Context(), "ann", "", rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}); err != nil {
+	if err := k.Grant(t.Context(), "ann", "", rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list", "watch"},
+		APIGroups: []string{""},
+		Resources: []string{"configmaps"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	token := k.UserConfig("ann").BearerToken
@@ -69,9 +76,12 @@ func TestOverhead(t *testing.T) {
 	listReviews := reviewed.control.Stats()["a"].Reviews.Reviews - before
 
 	without, with, withLocal := median(times[open]), median(times[reviewed]), median(times[local])
-	fmt.Fprintf(os.Stdout, "1000 GETs of 1000 names: median %s, %d reviews; with local RBAC %d reviews; 1000 lists: %d reviews\n", median(names), reviews, localReviews, listReviews)
-	fmt.Fprintf(os.Stdout, "local: get-p50-us with=%.1f overhead=%.2f\n", micros(withLocal), float64(withLocal)/float64(without))
-	fmt.Fprintf(os.Stdout, "auth: get-p50-us without=%.1f with=%.1f overhead=%.2f sar-per-1000-requests=%d\n", micros(without), micros(with), float64(with)/float64(without), reviews)
+	fmt.Fprintf(os.Stdout, "1000 GETs of 1000 names: median %s, %d reviews; with local RBAC %d reviews; 1000 lists: "+
+		"%d reviews\n", median(names), reviews, localReviews, listReviews)
+	fmt.Fprintf(os.Stdout, "local: get-p50-us with=%.1f overhead=%.2f\n", micros(withLocal),
+		float64(withLocal)/float64(without))
+	fmt.Fprintf(os.Stdout, "auth: get-p50-us without=%.1f with=%.1f overhead=%.2f sar-per-1000-requests=%d\n",
+		micros(without), micros(with), float64(with)/float64(without), reviews)
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
@@ -82,7 +92,8 @@ func (w *guardedReplica) reads(t *testing.T, token string, n int, path func(int)
 	took := make([]time.Duration, 0, n)
 	for i := range n {
 		began := time.Now()
-		got, err := ask(context.Background(), w.Client(), w.URL+"/clusters/a/api/v1/namespaces/default/configmaps"+path(i), token, nil)
+		got, err := ask(context.Background(), w.Client(),
+			w.URL+"/clusters/a/api/v1/namespaces/default/configmaps"+path(i), token, nil)
 		if err != nil || got.code != http.StatusOK {
 			t.Fatalf("%v %v", got, err)
 		}

@@ -53,7 +53,11 @@ func TestAttacks_proxy(t *testing.T) {
 	populate(t, k)
 	w := &attackedReplica{a: k}
 	everything := rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"*"}}
-	w.grant(t, k, "operator", "", everything, rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}})
+	w.grant(t, k, "operator", "", everything, rbacv1.PolicyRule{
+		Verbs:     []string{"get", "list", "watch"},
+		APIGroups: []string{"*"},
+		Resources: []string{"*"},
+	})
 	operator, dan, admin := w.token(k, "operator"), w.token(k, "dan"), k.Config().BearerToken
 
 	serve := func(t *testing.T, config *rest.Config) {
@@ -92,7 +96,8 @@ func TestAttacks_proxy(t *testing.T) {
 // expectCreated checks the code of the response to a create of a config map.
 func (w *attackedReplica) expectCreated(t *testing.T, want int, token string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/clusters/a"+configmaps, strings.NewReader(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"made-"}}`))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/clusters/a"+configmaps,
+		strings.NewReader(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"made-"}}`))
 	expect.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+token)

@@ -59,15 +59,19 @@ func (g *guards) Own() []replica.ProgramResource {
 		},
 		{
 			GroupVersionResource: authorizationv1.SchemeGroupVersion.WithResource(rulesReviews),
-			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview", Fleet: true, PreferCluster: true,
-			New: func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} }, Create: g.reviewRules,
+			Kind:                 "SelfSubjectRulesReview", Singular: "selfsubjectrulesreview", Fleet: true,
+			PreferCluster: true,
+			New:           func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} },
+			Create:        g.reviewRules,
 		},
 	}
 }
 
 // reviewIdentity answers with the identity of the caller.
 func (g *guards) reviewIdentity(r *http.Request, q *replica.Request, _ runtime.Object) (runtime.Object, error) {
-	review := &authenticationv1.SelfSubjectReview{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now())}}
+	review := &authenticationv1.SelfSubjectReview{
+		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now())},
+	}
 	who := CallOf(r).caller
 	review.Status.UserInfo = who.UserInfo
 	if q.Member != nil {
@@ -120,7 +124,9 @@ func lacks(m *fleet.Member, a replica.Attributes) bool {
 // reviewFleetAccess returns whether the caller may read something below /fleet: whether a
 // response would have at least one cluster. It counts only clusters whose API the caller may
 // use, as the pages of the server do, and so shows nothing about others.
-func (g *guards) reviewFleetAccess(ctx context.Context, who *caller, a replica.Attributes) authorizationv1.SubjectAccessReviewStatus {
+func (g *guards) reviewFleetAccess(
+	ctx context.Context, who *caller, a replica.Attributes,
+) authorizationv1.SubjectAccessReviewStatus {
 	if a.Verb != "get" && a.Verb != "list" && a.Verb != "watch" {
 		return authorizationv1.SubjectAccessReviewStatus{Reason: "/fleet can only be read: get, list and watch"}
 	}
@@ -163,14 +169,16 @@ func attributesOf(spec *authorizationv1.SelfSubjectAccessReviewSpec) (replica.At
 	resource, path := spec.ResourceAttributes, spec.NonResourceAttributes
 	if (resource == nil) == (path == nil) {
 		message := "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-		return replica.Attributes{}, apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview").GroupKind(), "",
-			field.ErrorList{field.Invalid(field.NewPath("spec.resourceAttributes"), resource, message)})
+		return replica.Attributes{},
+			apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview").GroupKind(), "",
+				field.ErrorList{field.Invalid(field.NewPath("spec.resourceAttributes"), resource, message)})
 	}
 	if path != nil {
 		return replica.Attributes{Verb: path.Verb, Path: path.Path}, nil
 	}
 	a := replica.Attributes{
-		IsResource: true, Verb: resource.Verb, Group: resource.Group, Version: resource.Version, Resource: resource.Resource,
+		IsResource: true, Verb: resource.Verb, Group: resource.Group, Version: resource.Version,
+		Resource:    resource.Resource,
 		Subresource: resource.Subresource, Namespace: resource.Namespace, Name: resource.Name,
 	}
 	if s := resource.LabelSelector; s != nil {
@@ -215,7 +223,8 @@ func (g *guards) reviewRules(r *http.Request, q *replica.Request, o runtime.Obje
 	}
 	answer := &authorizationv1.SelfSubjectRulesReview{}
 	if q.Member == nil {
-		answer.Status = noRules("clusters have different rules: use the API of one cluster, or a SelfSubjectAccessReview")
+		answer.Status = noRules("clusters have different rules: use the API of one cluster, or a " +
+			"SelfSubjectAccessReview")
 		return answer, nil
 	}
 	at, err := g.of(q.Member)

@@ -44,25 +44,35 @@ func compareReviews(t *testing.T, w *guardedReplica, random *rand.Rand, local bo
 		origin, copied := w.userClients(t, pick(random, "a", "b"), user.Name, contentType)
 		name := fmt.Sprintf("%s, %s", user.Name, contentType)
 
-		want, err := origin.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		want, err := origin.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+			&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		expect.NoError(t, err)
-		got, err := copied.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		got, err := copied.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+			&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		expect.Equal(t, got.Status, want.Status)
 
 		for range 50 {
-			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: pick(random, "get", "list", "watch", "create", "*"), Group: pick(random, "", "apps", "*"), Resource: pick(random, "pods", "deployments", "configmaps", "*"),
-				Subresource: pick(random, "", "", "scale", "status"), Namespace: pick(random, "", "n1", "n2"), Name: pick(random, "", "x"),
-			}}}
+			review := accessReview(authorizationv1.ResourceAttributes{
+				Verb: pick(random, "get", "list", "watch", "create", "*"), Group: pick(random, "", "apps", "*"),
+				Resource:    pick(random, "pods", "deployments", "configmaps", "*"),
+				Subresource: pick(random, "", "", "scale", "status"), Namespace: pick(random, "", "n1", "n2"),
+				Name: pick(random, "", "x"),
+			})
 			if random.IntN(5) == 0 {
-				review.Spec = authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: pick(random, "get", "post"), Path: pick(random, "/metrics", "/version", "/logs/x")}}
+				review.Spec = authorizationv1.SelfSubjectAccessReviewSpec{
+					NonResourceAttributes: &authorizationv1.NonResourceAttributes{
+						Verb: pick(random, "get", "post"), Path: pick(random, "/metrics", "/version", "/logs/x"),
+					},
+				}
 			}
-			want, err := origin.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			want, err := origin.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review,
+				metav1.CreateOptions{})
 			expect.NoError(t, err)
-			got, err := copied.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			got, err := copied.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review,
+				metav1.CreateOptions{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -71,7 +81,8 @@ func compareReviews(t *testing.T, w *guardedReplica, random *rand.Rand, local bo
 				want.Status.Reason = got.Status.Reason
 			}
 			// Of several bindings that allow it, the server names any.
-			if got.Status.Allowed != want.Status.Allowed || !want.Status.Allowed && sortedReasons(got.Status.Reason) != sortedReasons(want.Status.Reason) {
+			if got.Status.Allowed != want.Status.Allowed ||
+				!want.Status.Allowed && sortedReasons(got.Status.Reason) != sortedReasons(want.Status.Reason) {
 				t.Errorf("%s, %+v: %+v, want %+v", name, review.Spec, got.Status, want.Status)
 			}
 		}
@@ -93,8 +104,12 @@ func compareRules(t *testing.T, origin, copied *kubernetes.Clientset, local bool
 	got, err := copied.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	expect.NoError(t, err)
 	for _, s := range []*authorizationv1.SubjectRulesReviewStatus{&got.Status, &want.Status} {
-		slices.SortFunc(s.ResourceRules, func(a, b authorizationv1.ResourceRule) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-		slices.SortFunc(s.NonResourceRules, func(a, b authorizationv1.NonResourceRule) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		slices.SortFunc(s.ResourceRules, func(a, b authorizationv1.ResourceRule) int {
+			return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+		})
+		slices.SortFunc(s.NonResourceRules, func(a, b authorizationv1.NonResourceRule) int {
+			return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+		})
 		s.EvaluationError = sortedReasons(s.EvaluationError)
 	}
 	if got.Status.Incomplete == local {
@@ -128,37 +143,55 @@ func attackReviews(t *testing.T, w *attackedReplica) {
 		{"oidc:cy", w.token(w.a, "oidc:cy"), secrets, false, "allowed in 0 of the 2 clusters whose API you may use"},
 		{"dan", w.token(w.a, "dan"), list, false, "not allowed in the only cluster whose API you may use"},
 		{"owner", ownerToken, secrets, true, "allowed in 2 of the 2 clusters whose API you may use"},
-		{"owner", ownerToken, question{"create", "", "configmaps", "n1"}, false, "/fleet can only be read: get, list and watch"},
+		{
+			"owner", ownerToken, question{"create", "", "configmaps", "n1"}, false,
+			"/fleet can only be read: get, list and watch",
+		},
 		{"owner", ownerToken, question{"*", "*", "*", ""}, false, "/fleet can only be read: get, list and watch"},
 	} {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		review := accessReview(authorizationv1.ResourceAttributes{
 			Verb: tt.verb, Group: tt.group, Resource: tt.resource, Namespace: tt.namespace,
-		}}}
-		got, err := w.reviewer(tt.token, "/fleet").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		})
+		got, err := w.reviewer(tt.token, "/fleet").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+			review, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatalf("%s, %v: %v", tt.user, tt.question, err)
 		}
-		if want := (authorizationv1.SubjectAccessReviewStatus{Allowed: tt.allowed, Reason: tt.reason}); got.Status != want {
+		want := authorizationv1.SubjectAccessReviewStatus{Allowed: tt.allowed, Reason: tt.reason}
+		if got.Status != want {
 			t.Errorf("%s, %v: %+v, want %+v", tt.user, tt.question, got.Status, want)
 		}
 	}
-	rules, err := w.reviewer(w.token(w.a, "ann"), "/fleet").AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
-		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "n1"}}, metav1.CreateOptions{})
+	rules, err := w.reviewer(w.token(w.a, "ann"),
+		"/fleet").AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
+		&authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "n1"},
+		}, metav1.CreateOptions{})
 	if err != nil || !rules.Status.Incomplete || len(rules.Status.ResourceRules) > 0 {
 		t.Errorf("rules of ann: %+v, %v", rules, err)
 	}
 	// A made-up token, or a token of another cluster than the home, gives no identity below /fleet.
 	for _, token := range []string{"", "made-up", w.token(w.b, "ann")} {
-		_, err := w.reviewer(token, "/fleet").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{}, metav1.CreateOptions{})
+		_, err := w.reviewer(token, "/fleet").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SelfSubjectAccessReview{}, metav1.CreateOptions{})
 		if !apierrors.IsUnauthorized(err) {
 			t.Errorf("a review without an identity of the home: %v", err)
 		}
 	}
 	// The cluster would allow it, but this server cannot answer it.
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+	review := accessReview(authorizationv1.ResourceAttributes{
 		Verb: "list", Group: "example.com", Resource: "widgets",
-	}}}
-	got, err := w.reviewer(w.bot, "/clusters/a").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	})
+	got, err := w.reviewer(w.bot, "/clusters/a").AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+		review, metav1.CreateOptions{})
 	expect.NoError(t, err)
-	expect.Equal(t, got.Status, authorizationv1.SubjectAccessReviewStatus{Reason: "the cluster allows it, but this server has no copy of widgets.example.com and passes no requests on"})
+	expect.Equal(t, got.Status, authorizationv1.SubjectAccessReviewStatus{
+		Reason: "the cluster allows it, but this server has no copy of widgets.example.com and passes no requests on",
+	})
+}
+
+func accessReview(attributes authorizationv1.ResourceAttributes) *authorizationv1.SelfSubjectAccessReview {
+	return &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+	}
 }

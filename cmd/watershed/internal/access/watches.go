@@ -54,7 +54,13 @@ type watches struct {
 }
 
 func newWatches(g *guards, opts Options) *watches {
-	return &watches{guards: g, opts: opts, changed: make(chan *guard, 1024), rights: map[right]*rightState{}, checking: map[*guard]bool{}}
+	return &watches{
+		guards:   g,
+		opts:     opts,
+		changed:  make(chan *guard, 1024),
+		rights:   map[right]*rightState{},
+		checking: map[*guard]bool{},
+	}
 }
 
 // right is what a watch needs.
@@ -85,7 +91,9 @@ type rightState struct {
 
 // add records a watch until its response is complete. The context ends when the caller has
 // lost the right.
-func (w *watches) add(r *http.Request, call *Call, g *guard, a replica.Attributes, still func(context.Context) (bool, error)) context.Context {
+func (w *watches) add(
+	r *http.Request, call *Call, g *guard, a replica.Attributes, still func(context.Context) (bool, error),
+) context.Context {
 	who := call.caller
 	key := right{guard: g, caller: who.identity(), credential: credentialOf(r), attributes: a}
 	w.mu.Lock()

@@ -47,7 +47,12 @@ func requestOf(t *testing.T, who *caller) (*http.Request, *Call) {
 }
 
 func named(name string, groups ...string) *caller {
-	return &caller{Identity: authn.Identity{UserInfo: authenticationv1.UserInfo{Username: name, Groups: groups}, Method: authn.MethodToken}}
+	return &caller{
+		Identity: authn.Identity{
+			UserInfo: authenticationv1.UserInfo{Username: name, Groups: groups},
+			Method:   authn.MethodToken,
+		},
+	}
 }
 
 // One cluster that does not answer must not delay the end of watches in another.
@@ -99,13 +104,16 @@ func TestWatches_rightOfACaller(t *testing.T) {
 	withUID, withExtra := named("ann"), named("ann")
 	withUID.UID, withExtra.Extra = "1", map[string]authenticationv1.ExtraValue{"scope": {"few"}}
 	callers := []*caller{
-		named("ann"), named("bob"), named("ann", "g1"), named("ann", "g2"), named("ann", "g1", "g2"), withUID, withExtra,
+		named("ann"), named("bob"), named("ann", "g1"), named("ann", "g2"), named("ann", "g1", "g2"), withUID,
+		withExtra,
 		as(named("ann"), "imp"), as(named("ann"), "other"), as(named("ann", "g1"), "imp"),
 	}
 	for range 2 { // the second time, each joins its own right
 		for _, who := range callers {
 			r, call := requestOf(t, who)
-			c.add(r, call, nil, replica.Attributes{Verb: "watch"}, func(context.Context) (bool, error) { return true, nil })
+			c.add(r, call, nil, replica.Attributes{Verb: "watch"}, func(context.Context) (bool, error) {
+				return true, nil
+			})
 		}
 	}
 	if len(c.rights) != len(callers) {
@@ -149,7 +157,8 @@ func TestAuthorize_recordsImpersonationThatIsPassedOn(t *testing.T) {
 	for range 2 {
 		access, err := c.Authorize(r, &replica.Request{Passed: true})
 		expect.NoError(t, err)
-		if call.User.Username != "boss" || call.User.Groups[0] != "chiefs" || call.Impersonator == nil || call.Impersonator.Username != "imp" || access.User != named("imp").key() {
+		if call.User.Username != "boss" || call.User.Groups[0] != "chiefs" || call.Impersonator == nil ||
+			call.Impersonator.Username != "imp" || access.User != named("imp").key() {
 			t.Errorf("user %v, impersonator %v, %+v", call.User, call.Impersonator, access)
 		}
 	}
@@ -158,10 +167,11 @@ func TestAuthorize_recordsImpersonationThatIsPassedOn(t *testing.T) {
 // A request whose credentials cannot be passed on is work of the replica, and counts as such.
 func TestAdmit_withheldCredentials(t *testing.T) {
 	var passed []bool
-	c, _ := newControl(t, Options{Owner: "secret", Admit: func(_ *http.Request, q *replica.Request, _ string) (func(), error) {
-		passed = append(passed, q.Passed)
-		return func() {}, nil
-	}})
+	c, _ := newControl(t, Options{Owner: "secret",
+		Admit: func(_ *http.Request, q *replica.Request, _ string) (func(), error) {
+			passed = append(passed, q.Passed)
+			return func() {}, nil
+		}})
 	r, _ := requestOf(t, named(""))
 	r.Header.Set("Authorization", "Bearer secret")
 	q := &replica.Request{Cluster: "a", Path: "/apis", Passed: true}
@@ -180,7 +190,8 @@ func TestHome_isMissing(t *testing.T) {
 	c, _ := newControl(t, Options{Crossing: Crossing{Home: "nope"}}, "a")
 	r, _ := requestOf(t, named(""))
 	r.Header.Set("Authorization", "Bearer x")
-	if _, err := c.Admit(r, &replica.Request{Fleet: true}); err == nil || !strings.Contains(err.Error(), `the home cluster "nope"`) {
+	if _, err := c.Admit(r, &replica.Request{Fleet: true}); err == nil ||
+		!strings.Contains(err.Error(), `the home cluster "nope"`) {
 		t.Error(err)
 	}
 }
@@ -218,7 +229,8 @@ func TestCross_appliesToMetrics(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("the cluster would not answer"))
 		r, _ := requestOf(t, named("oidc:cy"))
-		_, err := c.Authorize(r.WithContext(context.WithValue(ctx, callKey{}, CallOf(r))), &replica.Request{Path: MetricsPath})
+		_, err := c.Authorize(r.WithContext(context.WithValue(ctx, callKey{}, CallOf(r))),
+			&replica.Request{Path: MetricsPath})
 		return err
 	}
 	if err := ask(); err == nil || apierrors.IsForbidden(err) {

@@ -56,7 +56,8 @@ func startGuarded(t *testing.T, opts access.Options, clusters ...*kubetest.Clust
 // startGuardedOf is startGuarded with other ways to the clusters, with pass-through if it is wanted, and with
 // files if there are some: then the last state can be read.
 func startGuardedOf(
-	t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry, passThrough bool, files ...*disk.Directory,
+	t *testing.T, opts access.Options, clusters []*kubetest.Cluster, entries []fleet.Entry, passThrough bool,
+	files ...*disk.Directory,
 ) *guardedReplica {
 	t.Helper()
 	w := &guardedReplica{clusters: map[string]*kubetest.Cluster{}, clients: map[string]*http.Client{}}
@@ -70,7 +71,9 @@ func startGuardedOf(
 	}
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.directory = d
-	options := &fleet.Options{Resources: []string{"*", "events", "leases.coordination.k8s.io"}, History: 16 << 20, Logger: logger}
+	options := &fleet.Options{
+		Resources: []string{"*", "events", "leases.coordination.k8s.io"}, History: 16 << 20, Logger: logger,
+	}
 	for _, stored := range files {
 		options.Disk, options.LastState = stored, true
 	}
@@ -82,7 +85,13 @@ func startGuardedOf(
 	if w.control, err = access.New(w.fleet, opts); err != nil {
 		t.Fatal(err)
 	}
-	handler, err := replica.New(w.fleet, &replica.Options{Logger: logger, Admit: w.admit, Authorize: w.authorize, ProgramResources: w.control.Own(), PassThrough: passThrough})
+	handler, err := replica.New(w.fleet, &replica.Options{
+		Logger:           logger,
+		Admit:            w.admit,
+		Authorize:        w.authorize,
+		ProgramResources: w.control.Own(),
+		PassThrough:      passThrough,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

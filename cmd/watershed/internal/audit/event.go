@@ -91,7 +91,8 @@ func newEvent(r *http.Request, q *replica.Request, o replica.Outcome, call *acce
 		e.Stage = "ResponseStarted"
 	case o.Panicked:
 		e.Stage = "Panic"
-		e.ResponseStatus.Code, e.ResponseStatus.Reason = http.StatusInternalServerError, metav1.StatusReasonInternalError
+		e.ResponseStatus.Code = http.StatusInternalServerError
+		e.ResponseStatus.Reason = metav1.StatusReasonInternalError
 	}
 	if e.ResponseStatus.Code >= http.StatusBadRequest {
 		e.ResponseStatus.Status = metav1.StatusFailure
@@ -103,7 +104,8 @@ func newEvent(r *http.Request, q *replica.Request, o replica.Outcome, call *acce
 	if a.IsResource {
 		e.ObjectRef = &objectRef{
 			Resource: cut(a.Resource, maxText), Namespace: cut(a.Namespace, maxText), Name: cut(a.Name, maxText),
-			APIGroup: cut(a.Group, maxText), APIVersion: cut(a.Version, maxText), Subresource: cut(a.Subresource, maxText),
+			APIGroup: cut(a.Group, maxText), APIVersion: cut(a.Version, maxText),
+			Subresource: cut(a.Subresource, maxText),
 		}
 	}
 	e.annotate(q, o, call)

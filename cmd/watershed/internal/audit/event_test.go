@@ -29,7 +29,10 @@ import (
 var update = flag.Bool("update", false, "record the present events in testdata/events.jsonl")
 
 // newHandler returns a replica without clusters. Admit authenticates and decides.
-func newHandler(t testing.TB, admit func(*http.Request, *access.Call) error, audit func(*http.Request, *replica.Request, replica.Outcome)) http.Handler {
+func newHandler(
+	t testing.TB, admit func(*http.Request, *access.Call) error,
+	audit func(*http.Request, *replica.Request, replica.Outcome),
+) http.Handler {
 	t.Helper()
 	clusters, err := directory.NewStatic()
 	if err != nil {
@@ -105,17 +108,24 @@ var cases = []struct {
 	admit        func(*http.Request, *access.Call) error
 }{
 	{"allowed", "/clusters?x=1", func(_ *http.Request, c *access.Call) error {
-		c.User = &authenticationv1.UserInfo{Username: "ann", UID: "u1", Groups: []string{"dev", "system:authenticated"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+		c.User = &authenticationv1.UserInfo{
+			Username: "ann",
+			UID:      "u1",
+			Groups:   []string{"dev", "system:authenticated"},
+			Extra:    map[string]authenticationv1.ExtraValue{"k": {"v"}},
+		}
 		c.Decision, c.Reason = "allow", `RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "ann"`
 		return nil
 	}},
-	{"unauthorized", "/clusters/a/api/v1/namespaces/n/pods/p/status?access_token=marker-in-query", func(*http.Request, *access.Call) error {
-		return apierrors.NewUnauthorized("Unauthorized")
-	}},
-	{"forbidden", "/clusters/a/apis/apps/v1/namespaces/n/deployments?labelSelector=a%3Db", func(_ *http.Request, c *access.Call) error {
-		c.User, c.Decision = &authenticationv1.UserInfo{Username: "<bob>"}, "forbid"
-		return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
-	}},
+	{"unauthorized", "/clusters/a/api/v1/namespaces/n/pods/p/status?access_token=marker-in-query",
+		func(*http.Request, *access.Call) error {
+			return apierrors.NewUnauthorized("Unauthorized")
+		}},
+	{"forbidden", "/clusters/a/apis/apps/v1/namespaces/n/deployments?labelSelector=a%3Db",
+		func(_ *http.Request, c *access.Call) error {
+			c.User, c.Decision = &authenticationv1.UserInfo{Username: "<bob>"}, "forbid"
+			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
+		}},
 	{"impersonated", "/fleet/api/v1/nodes", func(_ *http.Request, c *access.Call) error {
 		c.User, c.Impersonator = &authenticationv1.UserInfo{Username: "cy"}, &authenticationv1.UserInfo{Username: "ann"}
 		return apierrors.NewTooManyRequests("later", 1)
@@ -157,10 +167,16 @@ func TestEvents(t *testing.T) {
 // Values that a client chooses are cut, and the line is valid JSON.
 func TestEvents_areBounded(t *testing.T) {
 	long := strings.Repeat("ä", 20<<10)
-	r := request("/clusters/" + strings.Repeat("c", 5000) + "/api/v1/namespaces/" + strings.Repeat("n", 5000) + "/pods/" + strings.Repeat("p", 5000))
+	r := request("/clusters/" + strings.Repeat("c", 5000) + "/api/v1/namespaces/" + strings.Repeat("n", 5000) +
+		"/pods/" + strings.Repeat("p", 5000))
 	r.Header.Set("User-Agent", long)
 	lines := linesOf(t, r, func(_ *http.Request, c *access.Call) error {
-		c.User = &authenticationv1.UserInfo{Username: long, UID: long, Groups: []string{strings.Repeat("g", 5000), strings.Repeat("h", 5000)}, Extra: map[string]authenticationv1.ExtraValue{"k": {long}}}
+		c.User = &authenticationv1.UserInfo{
+			Username: long,
+			UID:      long,
+			Groups:   []string{strings.Repeat("g", 5000), strings.Repeat("h", 5000)},
+			Extra:    map[string]authenticationv1.ExtraValue{"k": {long}},
+		}
 		c.Impersonator, c.Decision, c.Reason = c.User, "allow", long
 		return nil
 	})
@@ -175,8 +191,10 @@ func TestEvents_areBounded(t *testing.T) {
 		text string
 		most int
 	}{
-		"requestURI": {e.RequestURI, maxURI}, "userAgent": {e.UserAgent, maxText}, "username": {e.User.Username, maxText},
-		"namespace": {e.ObjectRef.Namespace, maxText}, "name": {e.ObjectRef.Name, maxText}, "cluster": {e.Annotations.Cluster, maxText},
+		"requestURI": {e.RequestURI, maxURI}, "userAgent": {e.UserAgent, maxText},
+		"username":  {e.User.Username, maxText},
+		"namespace": {e.ObjectRef.Namespace, maxText}, "name": {e.ObjectRef.Name, maxText},
+		"cluster": {e.Annotations.Cluster, maxText},
 	} {
 		if len(got.text) > got.most || len(got.text) < got.most-3 {
 			t.Errorf("%s has %d bytes, want %d", name, len(got.text), got.most)
@@ -226,7 +244,8 @@ func BenchmarkAudit(b *testing.B) {
 	var q *replica.Request
 	user := &authenticationv1.UserInfo{Username: "ann", Groups: []string{"dev", "system:authenticated"}}
 	handler := newHandler(b, func(_ *http.Request, c *access.Call) error {
-		c.User, c.Decision, c.Reason = user, "allow", `RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "ann"`
+		c.User, c.Decision, c.Reason = user, "allow",
+			`RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "ann"`
 		return nil
 	}, func(with *http.Request, of *replica.Request, _ replica.Outcome) { r, q = with, of })
 	handler.ServeHTTP(httptest.NewRecorder(), r)

@@ -25,7 +25,9 @@ func open(t *testing.T, most int64, backups int) (*Log, string, *bytes.Buffer) {
 	t.Helper()
 	var messages bytes.Buffer
 	path := filepath.Join(t.TempDir(), "audit.log")
-	l, err := Open(Options{Path: path, MaxSize: most, MaxBackups: backups, Logger: slog.New(slog.NewTextHandler(&messages, nil))})
+	l, err := Open(Options{
+		Path: path, MaxSize: most, MaxBackups: backups, Logger: slog.New(slog.NewTextHandler(&messages, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +145,12 @@ func TestLog_dropsEventsIfTheDiskIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var messages bytes.Buffer
 		disk := slow{make(chan error)}
-		l := &Log{logger: slog.New(slog.NewTextHandler(&messages, nil)), out: disk, wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+		l := &Log{
+			logger: slog.New(slog.NewTextHandler(&messages, nil)),
+			out:    disk,
+			wake:   make(chan struct{}, 1),
+			full:   make(chan struct{}, 1),
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- l.Run(ctx) }()

@@ -44,15 +44,29 @@ func TestReal(t *testing.T) {
 	events := filepath.Join(dir, "audit.log")
 	k := kubetest.Start(t, &kubetest.Options{
 		Name: "a", Users: []kubetest.User{{Name: "ann", Groups: []string{"dev"}}, {Name: "bob"}},
-		APIServerArgs: []string{"--audit-log-path=" + events, "--audit-policy-file=" + filepath.Join(dir, "policy.yaml")},
+		APIServerArgs: []string{
+			"--audit-log-path=" + events, "--audit-policy-file=" + filepath.Join(dir, "policy.yaml"),
+		},
 	})
 	reads := []string{"get", "list", "watch"}
-	if err := k.Grant(t.Context(), "ann", "", rbacv1.PolicyRule{Verbs: reads, APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}},
-		rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"bob"}}); err != nil {
+	if err := k.Grant(t.Context(), "ann", "", rbacv1.PolicyRule{
+		Verbs:     reads,
+		APIGroups: []string{""},
+		Resources: []string{"configmaps", "secrets"},
+	},
+		rbacv1.PolicyRule{
+			Verbs:         []string{"impersonate"},
+			APIGroups:     []string{""},
+			Resources:     []string{"users"},
+			ResourceNames: []string{"bob"},
+		}); err != nil {
 		t.Fatal(err)
 	}
 	client := kubernetes.NewForConfigOrDie(k.Config())
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default"}, StringData: map[string]string{"password": secretMarker}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default"},
+		StringData: map[string]string{"password": secretMarker},
+	}
 	if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,11 +181,18 @@ const (
 // credential and no content of an object is in the log, in a response that is an error, in
 // the audit log, or in the profile of goroutines.
 func checkSecrets(t *testing.T, k *kubetest.Cluster) {
-	dead := &rest.Config{Host: "https://user:" + configMarker + "@127.0.0.1:1", BearerToken: configMarker, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	dead := &rest.Config{
+		Host:            "https://user:" + configMarker + "@127.0.0.1:1",
+		BearerToken:     configMarker,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}
 	w := startAudited(t, []string{"configmaps", "secrets"},
 		fleet.Entry{Name: "a", Config: k.Config()}, fleet.Entry{Name: "dead", Config: dead})
 	ann, bob := k.UserConfig("ann").BearerToken, k.UserConfig("bob").BearerToken
-	markers := []string{secretMarker, base64.StdEncoding.EncodeToString([]byte(secretMarker)), tokenMarker, configMarker, owner, ann, bob, k.Config().BearerToken}
+	markers := []string{
+		secretMarker, base64.StdEncoding.EncodeToString([]byte(secretMarker)), tokenMarker, configMarker, owner, ann,
+		bob, k.Config().BearerToken,
+	}
 	find := func(where, text string) {
 		t.Helper()
 		for _, marker := range markers {
@@ -195,15 +216,19 @@ func checkSecrets(t *testing.T, k *kubetest.Cluster) {
 		}
 		find(path, body)
 	}
-	const secret, secrets, maps = "/clusters/a/api/v1/namespaces/default/secrets/x", "/clusters/a/api/v1/secrets", "/clusters/a/api/v1/configmaps"
-	if code, body := send(t, w.Client(), w.URL+secret, http.Header{"Authorization": {"Bearer " + ann}}); code != http.StatusOK || !strings.Contains(body, markers[1]) {
+	const secret, secrets, maps = "/clusters/a/api/v1/namespaces/default/secrets/x", "/clusters/a/api/v1/secrets",
+		"/clusters/a/api/v1/configmaps"
+	if code, body := send(t, w.Client(), w.URL+secret,
+		http.Header{"Authorization": {"Bearer " + ann}}); code != http.StatusOK || !strings.Contains(body, markers[1]) {
 		t.Fatalf("the Secret is not served: %d %s", code, body)
 	}
 	socket := "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(tokenMarker))
 	markers = append(markers, socket)
 	try(401, secret, tokenMarker, nil)
 	try(401, secret+"?access_token="+ann, "", nil)
-	try(401, secret, "", http.Header{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("u:"+tokenMarker))}})
+	try(401, secret, "", http.Header{
+		"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("u:"+tokenMarker))},
+	})
 	try(401, secret, "", http.Header{"Sec-Websocket-Protocol": {socket}})
 	try(401, "/fleet/api/v1/secrets", tokenMarker, nil)
 	try(403, secret, bob, nil)
@@ -253,7 +278,9 @@ func checkSecrets(t *testing.T, k *kubetest.Cluster) {
 	events := string(text)
 	find("the audit log", events)
 	find("the log", w.messages.String())
-	for _, want := range []string{`"stage":"Panic"`, `"code":401`, `"code":503`, "access_token=REDACTED", "token=REDACTED"} {
+	for _, want := range []string{
+		`"stage":"Panic"`, `"code":401`, `"code":503`, "access_token=REDACTED", "token=REDACTED",
+	} {
 		if !strings.Contains(events, want) {
 			t.Errorf("the audit log has no %s", want)
 		}

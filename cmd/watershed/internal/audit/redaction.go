@@ -14,7 +14,10 @@ const redacted = "REDACTED"
 
 // secretWords are parts of the names of query parameters whose values may be credentials.
 // The Kubernetes API has no parameter with such a name.
-var secretWords = []string{"token", "bearer", "authorization", "password", "passwd", "secret", "credential", "assertion", "jwt", "apikey", "api_key", "api-key"}
+var secretWords = []string{
+	"token", "bearer", "authorization", "password", "passwd", "secret", "credential", "assertion", "jwt", "apikey",
+	"api_key", "api-key",
+}
 
 // requestURI returns the path and the query of a request as the client has sent them, except
 // for values that may be credentials.

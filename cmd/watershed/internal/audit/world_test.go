@@ -72,7 +72,9 @@ func startAudited(t *testing.T, resources []string, entries ...fleet.Entry) *aud
 	if err != nil {
 		t.Fatal(err)
 	}
-	control, err := access.New(f, access.Options{Owner: owner, Logger: logger, Crossing: access.Crossing{Home: entries[0].Name}})
+	control, err := access.New(f, access.Options{
+		Owner: owner, Logger: logger, Crossing: access.Crossing{Home: entries[0].Name},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,10 @@ type Absent struct{ tokens *tokens }
 // NewAbsent returns an authenticator for all clusters that do not exist. Its caller must call
 // Close.
 func NewAbsent() *Absent {
-	return &Absent{newTokens(10*time.Second, 10*time.Second, reviewUnavailable, func(context.Context, string) (*Identity, error) {
-		return nil, unauthorized()
-	})}
+	return &Absent{newTokens(10*time.Second, 10*time.Second, reviewUnavailable,
+		func(context.Context, string) (*Identity, error) {
+			return nil, unauthorized()
+		})}
 }
 
 // Authenticate returns the 401 or 429 that a cluster with the name would return if it did not
@@ -28,7 +29,8 @@ func NewAbsent() *Absent {
 func (a *Absent) Authenticate(r *http.Request, name string) error {
 	if t, ok := BearerToken(r); ok {
 		from := source{absent: name, address: network(r.RemoteAddr)}
-		if _, err := a.tokens.lookup(r.Context(), name+"\x00"+t, from, a.tokens.ttl, false); !apierrors.IsUnauthorized(err) {
+		if _, err := a.tokens.lookup(r.Context(), name+"\x00"+t, from, a.tokens.ttl,
+			false); !apierrors.IsUnauthorized(err) {
 			return err
 		}
 	}

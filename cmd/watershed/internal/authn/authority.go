@@ -40,7 +40,8 @@ func (a authority) fetch(ctx context.Context, previous *bundle) (*bundle, error)
 				err = errors.New("the ConfigMap is gone")
 			}
 		case http.StatusForbidden:
-			a.journal.report("cannot check client certificates: the right get configmaps/extension-apiserver-authentication in kube-system is missing", "status 403")
+			a.journal.report("cannot check client certificates: the right get "+
+				"configmaps/extension-apiserver-authentication in kube-system is missing", "status 403")
 			return nil, unavailable(authorityForbidden)
 		default:
 			err = fmt.Errorf("status %d", code)

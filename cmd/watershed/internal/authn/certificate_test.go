@@ -42,7 +42,8 @@ func newCA(t testing.TB, name string) *issued {
 func (i *issued) user(t testing.TB, name string, groups ...string) *issued {
 	t.Helper()
 	return sign(t, i, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name, Organization: groups}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Subject:     pkix.Name{CommonName: name, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
@@ -104,8 +105,12 @@ func TestCertificate_identity(t *testing.T) {
 			t.Fatal(err)
 		}
 		hash := sha256.Sum256(ann.cert.Raw)
-		if id.Username != "ann" || id.UID != "" || !slices.Equal(id.Groups, []string{"dev", "ops", "system:authenticated"}) || id.Method != MethodCertificate ||
-			!id.Expires.Equal(ann.cert.NotAfter) || len(id.Extra) != 1 || !slices.Equal(id.Extra["authentication.kubernetes.io/credential-id"], []string{"X509SHA256=" + hex.EncodeToString(hash[:])}) {
+		if id.Username != "ann" || id.UID != "" ||
+			!slices.Equal(id.Groups, []string{"dev", "ops", "system:authenticated"}) ||
+			id.Method != MethodCertificate ||
+			!id.Expires.Equal(ann.cert.NotAfter) || len(id.Extra) != 1 ||
+			!slices.Equal(id.Extra["authentication.kubernetes.io/credential-id"],
+				[]string{"X509SHA256=" + hex.EncodeToString(hash[:])}) {
 			t.Errorf("%+v", id)
 		}
 		again, err := a.Authenticate(t.Context(), presented(ann))
@@ -121,15 +126,22 @@ func TestCertificate_chains(t *testing.T) {
 		now := time.Now()
 		soon := now.Add(time.Hour)
 		middle := sign(t, ca, &x509.Certificate{
-			Subject: pkix.Name{CommonName: "middle"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+			Subject: pkix.Name{CommonName: "middle"}, IsCA: true, BasicConstraintsValid: true,
+			KeyUsage:  x509.KeyUsageCertSign,
 			NotBefore: now.Add(-time.Hour), NotAfter: soon,
 		})
 		uid := func(values ...any) *issued {
 			subject := pkix.Name{CommonName: "ann"}
 			for _, v := range values {
-				subject.ExtraNames = append(subject.ExtraNames, pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: v})
+				subject.ExtraNames = append(subject.ExtraNames, pkix.AttributeTypeAndValue{
+					Type:  asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2},
+					Value: v,
+				})
 			}
-			return sign(t, ca, &x509.Certificate{Subject: subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+			return sign(t, ca, &x509.Certificate{
+				Subject:     subject,
+				ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			})
 		}
 		leaf := middle.user(t, "ann")
 		long := []*issued{leaf}
@@ -157,10 +169,12 @@ func TestCertificate_chains(t *testing.T) {
 				Subject: pkix.Name{CommonName: "ann"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 			})}, 401},
 			"expired": {[]*issued{sign(t, ca, &x509.Certificate{
-				Subject: pkix.Name{CommonName: "ann"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(-time.Second),
+				Subject: pkix.Name{CommonName: "ann"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+				NotBefore: now.Add(-time.Hour), NotAfter: now.Add(-time.Second),
 			})}, 401},
 			"not yet valid": {[]*issued{sign(t, ca, &x509.Certificate{
-				Subject: pkix.Name{CommonName: "ann"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, NotBefore: soon, NotAfter: soon.Add(time.Hour),
+				Subject: pkix.Name{CommonName: "ann"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+				NotBefore: soon, NotAfter: soon.Add(time.Hour),
 			})}, 401},
 			"none": {nil, 401},
 		} {
@@ -205,7 +219,8 @@ func TestCertificate_precedence(t *testing.T) {
 		}
 		o.set(func() { o.config = hang })
 		b, _ := newTestCluster(t, o, nil)
-		if id, err := b.Authenticate(t.Context(), withToken(presented(ca.user(t, "bob")), "good")); err != nil || id.Username != "ann" {
+		if id, err := b.Authenticate(t.Context(), withToken(presented(ca.user(t, "bob")), "good")); err != nil ||
+			id.Username != "ann" {
 			t.Errorf("without the authority: %+v, %v", id, err)
 		}
 		if got := authenticated(b, withToken(presented(ca.user(t, "bob")), "bad")); got != 503 {
@@ -228,7 +243,10 @@ func TestCertificate_rotation(t *testing.T) {
 		time.Sleep(45 * time.Second)
 		o.set(func() {
 			o.pem = after.pem()
-			o.config = func(http.ResponseWriter, *http.Request) bool { time.Sleep(500 * time.Millisecond); return false }
+			o.config = func(http.ResponseWriter, *http.Request) bool {
+				time.Sleep(500 * time.Millisecond)
+				return false
+			}
 		})
 		rotated := time.Now()
 		for authenticated(a, presented(ann)) == 200 {
@@ -300,14 +318,24 @@ func TestCertificate_originDown(t *testing.T) {
 		message string
 		log     string
 	}{
-		"hung":       {hang, authorityUnavailable, "deadline exceeded"},
-		"refused":    {func(w http.ResponseWriter, _ *http.Request) bool { w.Header().Set("Test-Fault", "1"); return true }, authorityUnavailable, "connection refused"},
-		"500":        {status(500, "x"), authorityUnavailable, "status 500"},
-		"403":        {status(403, "x"), authorityForbidden, "the right get configmaps/extension-apiserver-authentication in kube-system is missing"},
+		"hung": {hang, authorityUnavailable, "deadline exceeded"},
+		"refused": {
+			func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Test-Fault", "1")
+				return true
+			}, authorityUnavailable, "connection refused",
+		},
+		"500": {status(500, "x"), authorityUnavailable, "status 500"},
+		"403": {
+			status(403, "x"), authorityForbidden,
+			"the right get configmaps/extension-apiserver-authentication in kube-system is missing",
+		},
 		"garbage":    {status(200, "x"), authorityUnavailable, "not JSON"},
 		"other kind": {status(200, `{"kind":"Status"}`), authorityUnavailable, "not a ConfigMap"},
-		"no PEM":     {status(200, `{"kind":"ConfigMap","data":{"client-ca-file":"x"}}`), authorityUnavailable, "no certificate"},
-		"too large":  {status(200, strings.Repeat(" ", maxResponse+1)), authorityUnavailable, "too large"},
+		"no PEM": {
+			status(200, `{"kind":"ConfigMap","data":{"client-ca-file":"x"}}`), authorityUnavailable, "no certificate",
+		},
+		"too large": {status(200, strings.Repeat(" ", maxResponse+1)), authorityUnavailable, "too large"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "https://other.example", http.StatusTemporaryRedirect)
 			return true
@@ -322,7 +350,8 @@ func TestCertificate_originDown(t *testing.T) {
 				begin := time.Now()
 				_, err := a.Authenticate(t.Context(), presented(ann))
 				checkStatus(t, err, 503)
-				if err.Error() != test.message || !strings.Contains(log.String(), test.log) || time.Since(begin) > 10*time.Second {
+				if err.Error() != test.message || !strings.Contains(log.String(), test.log) ||
+					time.Since(begin) > 10*time.Second {
 					t.Errorf("%v after %s, log %.500s", err, time.Since(begin), log)
 				}
 				time.Sleep(2 * time.Second)

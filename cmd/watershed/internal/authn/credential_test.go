@@ -18,7 +18,11 @@ func jwt(claims string) string {
 }
 
 func webSocket(protocols ...string) http.Header {
-	return http.Header{"Upgrade": {"websocket"}, "Connection": {"keep-alive, Upgrade"}, "Sec-Websocket-Protocol": protocols}
+	return http.Header{
+		"Upgrade":                {"websocket"},
+		"Connection":             {"keep-alive, Upgrade"},
+		"Sec-Websocket-Protocol": protocols,
+	}
 }
 
 func TestToken(t *testing.T) {
@@ -45,7 +49,10 @@ func TestToken(t *testing.T) {
 		"two, one empty":     {http.Header{"Authorization": {"", "Bearer a-token"}}, "", true},
 		"not ASCII":          {http.Header{"Authorization": {"Bearer t\u00f6ken"}}, "", true},
 		"control":            {http.Header{"Authorization": {"Bearer a\ttoken"}}, "", true},
-		"longest":            {http.Header{"Authorization": {"Bearer " + strings.Repeat("x", maxToken)}}, strings.Repeat("x", maxToken), false},
+		"longest": {
+			http.Header{"Authorization": {"Bearer " + strings.Repeat("x", maxToken)}}, strings.Repeat("x", maxToken),
+			false,
+		},
 		"too long":           {http.Header{"Authorization": {"Bearer " + strings.Repeat("x", maxToken+1)}}, "", true},
 		"subprotocol":        {webSocket(encoded + ",v4.channel.k8s.io"), "a-token", false},
 		"two protocol lines": {webSocket("v4.channel.k8s.io", encoded), "a-token", false},
@@ -82,7 +89,9 @@ func FuzzToken(f *testing.F) {
 		if err != nil && got != "" {
 			t.Fatalf("token %q with %v", got, err)
 		}
-		if len(got) > maxToken || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if len(got) > maxToken || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool {
+			return r <= ' ' || r > '~'
+		}) {
 			t.Fatalf("token %q", got)
 		}
 		if at := expiry(got); !at.IsZero() && at.Unix() < 0 {

@@ -46,7 +46,9 @@ type read struct {
 	begin time.Time
 }
 
-func newDocument[T any](refresh, grace, timeout time.Duration, trouble string, fetch func(context.Context, T) (T, error)) *document[T] {
+func newDocument[T any](
+	refresh, grace, timeout time.Duration, trouble string, fetch func(context.Context, T) (T, error),
+) *document[T] {
 	d := &document[T]{fetch: fetch, refresh: refresh, grace: grace, timeout: timeout, trouble: trouble}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d

@@ -75,7 +75,9 @@ func TestFlood_manyAddresses(t *testing.T) {
 		}
 		done := make(chan map[int]int)
 		go func() {
-			done <- flood(t, a, "x", 1000, 20, func(i int) string { return fmt.Sprintf("[2001:db8:%x:%x::1]:1", i>>8, i&255) })
+			done <- flood(t, a, "x", 1000, 20, func(i int) string {
+				return fmt.Sprintf("[2001:db8:%x:%x::1]:1", i>>8, i&255)
+			})
 		}()
 		for range 20 {
 			time.Sleep(time.Second)
@@ -115,7 +117,9 @@ func TestFlood_reviewsAtOnce(t *testing.T) {
 		review func(http.ResponseWriter, *http.Request) bool
 		want   int
 	}{
-		"slow origin": {func(http.ResponseWriter, *http.Request) bool { time.Sleep(700 * time.Millisecond); return false }, 429},
+		"slow origin": {
+			func(http.ResponseWriter, *http.Request) bool { time.Sleep(700 * time.Millisecond); return false }, 429,
+		},
 		"hung origin": {hang, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +150,8 @@ func TestFlood_reviewsAtOnce(t *testing.T) {
 					}
 				}
 				all.Wait()
-				if codes[test.want] < 60 || codes[test.want]+codes[401] != 100 && test.want == 429 || test.want == 503 && codes[503] != 100 {
+				if codes[test.want] < 60 || codes[test.want]+codes[401] != 100 && test.want == 429 ||
+					test.want == 503 && codes[503] != 100 {
 					t.Errorf("codes %v", codes)
 				}
 				if n := o.most.Load(); n > maxReviews+1 {

@@ -78,7 +78,8 @@ func (i *issuer) read(ctx context.Context) ([]jose.JSONWebKey, error) {
 		Issuer  string `json:"issuer"`
 		KeysURL string `json:"jwks_uri"`
 	}
-	if err := i.document(ctx, strings.TrimSuffix(i.url, "/")+"/.well-known/openid-configuration", &metadata); err != nil {
+	if err := i.document(ctx, strings.TrimSuffix(i.url, "/")+"/.well-known/openid-configuration",
+		&metadata); err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
 	if metadata.Issuer != i.url {

@@ -78,7 +78,8 @@ func (o *OIDCOptions) validate() error {
 	}
 	for _, alg := range o.SupportedAlgs {
 		if !slices.Contains(signing, alg) {
-			return fmt.Errorf("issuer %s: signature algorithm %q is not one of %s", o.Issuer, alg, strings.Join(signing, ", "))
+			return fmt.Errorf("issuer %s: signature algorithm %q is not one of %s", o.Issuer, alg,
+				strings.Join(signing, ", "))
 		}
 	}
 	return nil
@@ -89,7 +90,8 @@ func validatePrefix(of, prefix string) error {
 	case prefix == "" || prefix == "-":
 		return fmt.Errorf("%s prefix: it is mandatory, because names of the issuer must not equal other names", of)
 	case isReserved(prefix):
-		return fmt.Errorf("%s prefix %q: names that begin with %s are reserved", of, prefix, strings.Join(reserved, " or "))
+		return fmt.Errorf("%s prefix %q: names that begin with %s are reserved", of, prefix,
+			strings.Join(reserved, " or "))
 	}
 	return nil
 }
@@ -123,7 +125,9 @@ func NewOIDC(ctx context.Context, opts OIDCOptions) (*OIDC, error) {
 		return nil, err
 	}
 	o := &OIDC{opts: opts, issuer: i, keys: newSignatures(i, opts.SupportedAlgs)}
-	o.verifier = oidc.NewVerifier(opts.Issuer, o.keys, &oidc.Config{ClientID: opts.Audience, SupportedSigningAlgs: opts.SupportedAlgs})
+	o.verifier = oidc.NewVerifier(opts.Issuer, o.keys, &oidc.Config{
+		ClientID: opts.Audience, SupportedSigningAlgs: opts.SupportedAlgs,
+	})
 	o.tokens = newTokens(10*time.Second, issuerTimeout, issuerUnavailable, o.verify)
 	o.stop = context.AfterFunc(ctx, o.Close)
 	return o, nil

@@ -73,7 +73,8 @@ func newTestIssuer(t *testing.T) *testIssuer {
 	t.Cleanup(i.Close)
 	i.discovery = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
 	i.caFile = filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(i.caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(i.caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return i
@@ -92,7 +93,9 @@ func (i *testIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK, discovery)
 	case "/keys":
 		i.reads.Add(1)
-		respond(w, http.StatusOK, map[string]any{"keys": append([]any{map[string]string{"kty": "unheard of"}}, anys(keys)...)})
+		respond(w, http.StatusOK, map[string]any{
+			"keys": append([]any{map[string]string{"kty": "unheard of"}}, anys(keys)...),
+		})
 	default:
 		http.NotFound(w, r)
 	}
@@ -131,7 +134,8 @@ func open(t *testing.T, opts OIDCOptions) *OIDC {
 // claims returns valid claims with changes; nil removes one.
 func (i *testIssuer) claims(changes map[string]any) map[string]any {
 	c := map[string]any{
-		"iss": i.URL, "aud": "watershed", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix(), "groups": []string{"dev", "ops"},
+		"iss": i.URL, "aud": "watershed", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix(),
+		"groups": []string{"dev", "ops"},
 	}
 	maps.Copy(c, changes)
 	maps.DeleteFunc(c, func(_ string, v any) bool { return v == nil })
@@ -165,14 +169,18 @@ func TestOIDC_identity(t *testing.T) {
 	i := newTestIssuer(t)
 	o := open(t, i.options())
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-	r.Header = webSocket(bearerProtocol+base64.RawURLEncoding.EncodeToString([]byte(i.token(t, nil))), "base64.binary.k8s.io")
+	r.Header = webSocket(bearerProtocol+base64.RawURLEncoding.EncodeToString([]byte(i.token(t, nil))),
+		"base64.binary.k8s.io")
 	for _, r := range []*http.Request{bearer(i.token(t, nil)), r} {
 		id, err := o.Authenticate(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id.Username != "oidc:ann" || !slices.Equal(id.Groups, []string{"oidc:dev", "oidc:ops", "system:authenticated"}) || id.UID != "" || id.Extra != nil ||
-			id.Method != MethodOIDC || id.Expires.Before(time.Now().Add(59*time.Minute)) || id.Expires.After(time.Now().Add(time.Hour)) {
+		if id.Username != "oidc:ann" ||
+			!slices.Equal(id.Groups, []string{"oidc:dev", "oidc:ops", "system:authenticated"}) || id.UID != "" ||
+			id.Extra != nil ||
+			id.Method != MethodOIDC || id.Expires.Before(time.Now().Add(59*time.Minute)) ||
+			id.Expires.After(time.Now().Add(time.Hour)) {
 			t.Errorf("%+v", id)
 		}
 		if err := o.Reauthenticate(t.Context(), r, id); err != nil {
@@ -206,39 +214,47 @@ func TestOIDC_claims(t *testing.T) {
 		changes changes
 		want    string // the name, "" if refused
 	}{
-		"valid":                   {plain, nil, "oidc:ann"},
-		"another issuer":          {plain, changes{"iss": "https://issuer.example"}, ""},
-		"issuer with a slash":     {plain, changes{"iss": i.URL + "/"}, ""},
-		"no issuer":               {plain, changes{"iss": nil}, ""},
-		"another audience":        {plain, changes{"aud": "kubernetes"}, ""},
-		"several audiences":       {plain, changes{"aud": []string{"kubernetes", "watershed"}}, "oidc:ann"},
-		"no audience":             {plain, changes{"aud": nil}, ""},
-		"expired":                 {plain, changes{"exp": now.Add(-time.Second).Unix()}, ""},
-		"no expiry":               {plain, changes{"exp": nil}, ""},
-		"not yet valid":           {plain, changes{"nbf": now.Add(10 * time.Minute).Unix()}, ""},
-		"valid since now":         {plain, changes{"nbf": now.Unix()}, "oidc:ann"},
-		"no name":                 {plain, changes{"sub": nil}, ""},
-		"empty name":              {plain, changes{"sub": ""}, ""},
-		"name is a number":        {plain, changes{"sub": 17}, ""},
-		"control character":       {plain, changes{"sub": "ann\nlevel=INFO"}, ""},
-		"reserved name":           {plain, changes{"sub": "system:admin"}, ""},
-		"name of an account":      {plain, changes{"sub": "watershed:home:ci:bot"}, ""},
-		"reserved group":          {plain, changes{"groups": []string{"dev", "system:masters"}}, ""},
-		"one group":               {plain, changes{"groups": "dev"}, "oidc:ann"},
-		"one reserved group":      {plain, changes{"groups": "system:masters"}, ""},
-		"empty group":             {plain, changes{"groups": []string{""}}, ""},
-		"groups are a number":     {plain, changes{"groups": 17}, ""},
-		"no groups":               {plain, changes{"groups": nil}, "oidc:ann"},
-		"name after the prefix":   {split, changes{"sub": "tem:admin", "groups": nil}, ""},
-		"group after the prefix":  {split, changes{"groups": []string{"em:masters"}}, ""},
-		"neither":                 {split, changes{"groups": []string{"masters"}}, "sysann"},
-		"groups not configured":   {groupless, changes{"groups": "system:masters"}, "oidc:ann"},
-		"email":                   {email, changes{"email": "a@example.com"}, "oidc:a@example.com"},
-		"verified email":          {email, changes{"email": "a@example.com", "email_verified": true}, "oidc:a@example.com"},
-		"email not verified":      {email, changes{"email": "a@example.com", "email_verified": false}, ""},
-		"verified is a text":      {email, changes{"email": "a@example.com", "email_verified": "true"}, ""},
-		"no email":                {email, nil, ""},
-		"distributed groups":      {plain, changes{"groups": nil, "_claim_names": changes{"groups": "x"}, "_claim_sources": changes{"x": changes{"endpoint": "https://192.0.2.1"}}}, "oidc:ann"},
+		"valid":                  {plain, nil, "oidc:ann"},
+		"another issuer":         {plain, changes{"iss": "https://issuer.example"}, ""},
+		"issuer with a slash":    {plain, changes{"iss": i.URL + "/"}, ""},
+		"no issuer":              {plain, changes{"iss": nil}, ""},
+		"another audience":       {plain, changes{"aud": "kubernetes"}, ""},
+		"several audiences":      {plain, changes{"aud": []string{"kubernetes", "watershed"}}, "oidc:ann"},
+		"no audience":            {plain, changes{"aud": nil}, ""},
+		"expired":                {plain, changes{"exp": now.Add(-time.Second).Unix()}, ""},
+		"no expiry":              {plain, changes{"exp": nil}, ""},
+		"not yet valid":          {plain, changes{"nbf": now.Add(10 * time.Minute).Unix()}, ""},
+		"valid since now":        {plain, changes{"nbf": now.Unix()}, "oidc:ann"},
+		"no name":                {plain, changes{"sub": nil}, ""},
+		"empty name":             {plain, changes{"sub": ""}, ""},
+		"name is a number":       {plain, changes{"sub": 17}, ""},
+		"control character":      {plain, changes{"sub": "ann\nlevel=INFO"}, ""},
+		"reserved name":          {plain, changes{"sub": "system:admin"}, ""},
+		"name of an account":     {plain, changes{"sub": "watershed:home:ci:bot"}, ""},
+		"reserved group":         {plain, changes{"groups": []string{"dev", "system:masters"}}, ""},
+		"one group":              {plain, changes{"groups": "dev"}, "oidc:ann"},
+		"one reserved group":     {plain, changes{"groups": "system:masters"}, ""},
+		"empty group":            {plain, changes{"groups": []string{""}}, ""},
+		"groups are a number":    {plain, changes{"groups": 17}, ""},
+		"no groups":              {plain, changes{"groups": nil}, "oidc:ann"},
+		"name after the prefix":  {split, changes{"sub": "tem:admin", "groups": nil}, ""},
+		"group after the prefix": {split, changes{"groups": []string{"em:masters"}}, ""},
+		"neither":                {split, changes{"groups": []string{"masters"}}, "sysann"},
+		"groups not configured":  {groupless, changes{"groups": "system:masters"}, "oidc:ann"},
+		"email":                  {email, changes{"email": "a@example.com"}, "oidc:a@example.com"},
+		"verified email": {
+			email, changes{"email": "a@example.com", "email_verified": true}, "oidc:a@example.com",
+		},
+		"email not verified": {email, changes{"email": "a@example.com", "email_verified": false}, ""},
+		"verified is a text": {email, changes{"email": "a@example.com", "email_verified": "true"}, ""},
+		"no email":           {email, nil, ""},
+		"distributed groups": {
+			plain, changes{
+				"groups":         nil,
+				"_claim_names":   changes{"groups": "x"},
+				"_claim_sources": changes{"x": changes{"endpoint": "https://192.0.2.1"}},
+			}, "oidc:ann",
+		},
 		"reserved, with capitals": {plain, changes{"sub": "SYSTEM:admin"}, "oidc:SYSTEM:admin"},
 	} {
 		id, err := test.o.Authenticate(t.Context(), bearer(i.token(t, test.changes)))
@@ -262,7 +278,9 @@ func TestOIDC_signatures(t *testing.T) {
 	curves := open(t, both)
 	good := i.token(t, nil)
 	parts := strings.Split(good, ".")
-	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must(x509.MarshalPKIXPublicKey(&firstKey.PublicKey))})
+	public := pem.EncodeToMemory(&pem.Block{
+		Type: "PUBLIC KEY", Bytes: must(x509.MarshalPKIXPublicKey(&firstKey.PublicKey)),
+	})
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`))
 	tampered := base64.RawURLEncoding.EncodeToString(must(json.Marshal(i.claims(map[string]any{"sub": "root"}))))
 	embedded := (&jose.SignerOptions{EmbedJWK: true}).WithHeader("kid", "first")
@@ -281,7 +299,9 @@ func TestOIDC_signatures(t *testing.T) {
 		"none":                {o, none + "." + parts[1] + ".", 401},
 		"none with signature": {o, none + "." + parts[1] + "." + parts[2], 401},
 		"HMAC, public key":    {o, signed(t, jose.HS256, public, "first", i.claims(nil)), 401},
-		"HMAC, published key": {o, signed(t, jose.HS256, []byte("a symmetric key of some length.."), "symmetric", i.claims(nil)), 401},
+		"HMAC, published key": {
+			o, signed(t, jose.HS256, []byte("a symmetric key of some length.."), "symmetric", i.claims(nil)), 401,
+		},
 		"other algorithm":     {o, signed(t, jose.RS512, firstKey, "first", i.claims(nil)), 401},
 		"algorithm of others": {o, signed(t, jose.ES256, curveKey, "curve", i.claims(nil)), 401},
 		"curve":               {curves, signed(t, jose.ES256, curveKey, "curve", i.claims(nil)), 200},
@@ -297,7 +317,9 @@ func TestOIDC_signatures(t *testing.T) {
 		}
 	}
 	for n := range 100 {
-		_, err := o.Authenticate(t.Context(), from(fmt.Sprintf("192.0.2.%d:1", n), bearer(signed(t, jose.RS256, secondKey, fmt.Sprint(n), i.claims(nil)))))
+		_, err := o.Authenticate(t.Context(),
+			from(fmt.Sprintf("192.0.2.%d:1", n),
+				bearer(signed(t, jose.RS256, secondKey, fmt.Sprint(n), i.claims(nil)))))
 		if code(err) != 401 {
 			t.Fatal(err)
 		}
@@ -368,17 +390,30 @@ func TestOIDC_issuerDown(t *testing.T) {
 				panic(http.ErrAbortHandler) // an empty response could arrive first
 			}
 		}, "deadline exceeded"},
-		"500":            {func() { i.fault = status(500, "") }, "discovery: status 500"},
-		"redirect":       {func() { i.fault = status(302, "") }, "discovery: status 302"},
-		"not JSON":       {func() { i.fault = status(200, "x") }, "discovery: invalid character"},
-		"too large":      {func() { i.fault = status(200, strings.Repeat(" ", maxResponse+1)) }, "discovery: the response is too large"},
-		"another issuer": {func() { i.discovery = map[string]any{"issuer": "https://x", "jwks_uri": i.URL + "/keys"} }, "the issuer is"},
+		"500":      {func() { i.fault = status(500, "") }, "discovery: status 500"},
+		"redirect": {func() { i.fault = status(302, "") }, "discovery: status 302"},
+		"not JSON": {func() { i.fault = status(200, "x") }, "discovery: invalid character"},
+		"too large": {
+			func() { i.fault = status(200, strings.Repeat(" ", maxResponse+1)) },
+			"discovery: the response is too large",
+		},
+		"another issuer": {
+			func() {
+				i.discovery = map[string]any{"issuer": "https://x", "jwks_uri": i.URL + "/keys"}
+			}, "the issuer is",
+		},
 		"no TLS": {func() {
 			i.discovery = map[string]any{"issuer": i.URL, "jwks_uri": "http://" + i.Listener.Addr().String() + "/keys"}
 		}, "does not begin with https"},
-		"keys refused": {func() { i.discovery = map[string]any{"issuer": i.URL, "jwks_uri": stopped.URL + "/keys"} }, "connection refused"},
-		"keys missing": {func() { i.discovery = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/none"} }, "keys: status 404"},
-		"no keys":      {func() { i.keys = i.keys[:2] }, "none can be used"},
+		"keys refused": {
+			func() {
+				i.discovery = map[string]any{"issuer": i.URL, "jwks_uri": stopped.URL + "/keys"}
+			}, "connection refused",
+		},
+		"keys missing": {
+			func() { i.discovery = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/none"} }, "keys: status 404",
+		},
+		"no keys": {func() { i.keys = i.keys[:2] }, "none can be used"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, discovery := i.keys, i.discovery
@@ -424,7 +459,13 @@ func TestNewOIDC_refuses(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	good := OIDCOptions{Issuer: "https://issuer.example/realm", Audience: "watershed", UsernamePrefix: "oidc:", GroupsClaim: "groups", GroupsPrefix: "oidc:"}
+	good := OIDCOptions{
+		Issuer:         "https://issuer.example/realm",
+		Audience:       "watershed",
+		UsernamePrefix: "oidc:",
+		GroupsClaim:    "groups",
+		GroupsPrefix:   "oidc:",
+	}
 	open(t, good)
 	for want, change := range map[string]func(*OIDCOptions){
 		"not a URL with https":               func(o *OIDCOptions) { o.Issuer = "http://issuer.example" },

@@ -54,7 +54,9 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		config, pem := o.config, o.pem
 		o.mu.Unlock()
 		if config == nil || !config(w, r) {
-			respond(w, http.StatusOK, map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]string{"client-ca-file": pem}})
+			respond(w, http.StatusOK, map[string]any{
+				"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]string{"client-ca-file": pem},
+			})
 		}
 		return
 	}
@@ -78,7 +80,9 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if hook != nil && hook(w, r) {
 		return
 	}
-	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: user, Audiences: []string{"https://origin"}}
+	review.Status = authenticationv1.TokenReviewStatus{
+		Authenticated: ok, User: user, Audiences: []string{"https://origin"},
+	}
 	if !ok { // as kube-apiserver does
 		review.Status.Error = "invalid bearer token"
 	}
@@ -133,7 +137,9 @@ func status(code int, text string) func(http.ResponseWriter, *http.Request) bool
 // newTestCluster returns an authenticator at the origin and its log.
 func newTestCluster(t testing.TB, o *origin, opts *Options) (*Cluster, *lockedBuffer) {
 	t.Helper()
-	c, err := kube.FromConfig(&rest.Config{Host: originHost, BearerToken: "the-replicas-own", Transport: o}, &kube.Options{Name: "blue"})
+	c, err := kube.FromConfig(&rest.Config{
+		Host: originHost, BearerToken: "the-replicas-own", Transport: o,
+	}, &kube.Options{Name: "blue"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +210,8 @@ func checkStatus(t *testing.T, err error, want int, secrets ...string) {
 		return
 	}
 	s := err.(apierrors.APIStatus).Status()
-	if seconds, retry := apierrors.SuggestsClientDelay(err); want != http.StatusUnauthorized && (!retry || seconds != 1) {
+	if seconds, retry := apierrors.SuggestsClientDelay(err); want != http.StatusUnauthorized &&
+		(!retry || seconds != 1) {
 		t.Errorf("%d: Retry-After %d, %t, want 1", want, seconds, retry)
 	}
 	text, _ := json.Marshal(s)

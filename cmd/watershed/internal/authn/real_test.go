@@ -53,7 +53,11 @@ func TestReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := kubetest.Start(t, &kubetest.Options{
-		Users:         []kubetest.User{{Name: "delegate"}, {Name: "powerless"}, {Name: "ann", Groups: []string{"dev", "ops"}}},
+		Users: []kubetest.User{
+			{Name: "delegate"},
+			{Name: "powerless"},
+			{Name: "ann", Groups: []string{"dev", "ops"}},
+		},
 		APIServerArgs: []string{"--client-ca-file=" + caFile},
 	})
 	s := &real{Cluster: k, admin: kubernetes.NewForConfigOrDie(k.Config()), ca: ca, caFile: caFile}
@@ -82,13 +86,19 @@ func TestReal(t *testing.T) {
 func (s *real) grant(t *testing.T) {
 	t.Helper()
 	subjects := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "delegate"}}
-	rule := rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}}
+	rule := rbacv1.PolicyRule{
+		APIGroups: []string{"authentication.k8s.io"},
+		Resources: []string{"tokenreviews"},
+		Verbs:     []string{"create"},
+	}
 	if err := s.Grant(t.Context(), "delegate", "", rule); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.admin.RbacV1().RoleBindings("kube-system").Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "delegate"}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
+		RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader",
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -138,9 +148,10 @@ func (s *real) certificateConfig(t *testing.T, i *issued) *rest.Config {
 // token requests a token of a new service account.
 func (s *real) token(t *testing.T, account string, bound *authenticationv1.BoundObjectReference) string {
 	t.Helper()
-	r, err := s.admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound},
-	}, metav1.CreateOptions{})
+	r, err := s.admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +160,8 @@ func (s *real) token(t *testing.T, account string, bound *authenticationv1.Bound
 
 func (s *real) account(t *testing.T, name string) {
 	t.Helper()
-	_, err := s.admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := s.admin.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +197,8 @@ func (s *real) theirs(t *testing.T, cfg *rest.Config) (authenticationv1.UserInfo
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	r, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
 	}
@@ -194,30 +207,46 @@ func (s *real) theirs(t *testing.T, cfg *rest.Config) (authenticationv1.UserInfo
 
 func (s *real) testIdentities(t *testing.T) {
 	s.account(t, "robot")
-	secret, err := s.admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "anchor"}}, metav1.CreateOptions{})
+	secret, err := s.admin.CoreV1().Secrets("default").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "anchor"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod, err := s.admin.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "robot"},
-		Spec:       corev1.PodSpec{ServiceAccountName: "robot", Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "robot",
+			Containers:         []corev1.Container{{Name: "c", Image: "x"}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	middle := sign(t, s.ca, &x509.Certificate{Subject: pkix.Name{CommonName: "middle"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	middle := sign(t, s.ca, &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "middle"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	})
 	numbered := sign(t, s.ca, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "eve", ExtraNames: []pkix.AttributeTypeAndValue{{Type: uidOID, Value: "uid-17"}}},
+		Subject: pkix.Name{
+			CommonName: "eve",
+			ExtraNames: []pkix.AttributeTypeAndValue{{Type: uidOID, Value: "uid-17"}},
+		},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	certificate := s.certificateConfig(t, s.ca.user(t, "carl"))
 	certificate.BearerToken = s.UserConfig("ann").BearerToken
 	for name, cfg := range map[string]*rest.Config{
-		"static token":            s.UserConfig("ann"),
-		"administrator":           s.Config(),
-		"service account":         s.tokenConfig(s.token(t, "robot", nil)),
-		"bound to a secret":       s.tokenConfig(s.token(t, "robot", &authenticationv1.BoundObjectReference{Kind: "Secret", APIVersion: "v1", Name: secret.Name, UID: secret.UID})),
-		"bound to a pod":          s.tokenConfig(s.token(t, "robot", &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID})),
+		"static token":    s.UserConfig("ann"),
+		"administrator":   s.Config(),
+		"service account": s.tokenConfig(s.token(t, "robot", nil)),
+		"bound to a secret": s.tokenConfig(s.token(t, "robot", &authenticationv1.BoundObjectReference{
+			Kind: "Secret", APIVersion: "v1", Name: secret.Name, UID: secret.UID,
+		})),
+		"bound to a pod": s.tokenConfig(s.token(t, "robot", &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
+		})),
 		"certificate":             s.certificateConfig(t, s.ca.user(t, "carl")),
 		"certificate with groups": s.certificateConfig(t, s.ca.user(t, "carl:of/x", "dev", "ops")),
 		"certificate of a master": s.certificateConfig(t, s.ca.user(t, "root", "system:masters")),
@@ -245,9 +274,11 @@ func (s *real) testIdentities(t *testing.T) {
 func (s *real) testRefused(t *testing.T) {
 	stranger := newCA(t, "clients")
 	for name, cfg := range map[string]*rest.Config{
-		"none":                 s.withoutCredentials(),
-		"unknown token":        s.UserConfig("nobody"),
-		"forged JWT":           s.tokenConfig(jwt(`{"iss":"https://kubernetes.default.svc.cluster.local","sub":"system:serviceaccount:default:robot"}`)),
+		"none":          s.withoutCredentials(),
+		"unknown token": s.UserConfig("nobody"),
+		"forged JWT": s.tokenConfig(
+			jwt(`{"iss":"https://kubernetes.default.svc.cluster.local","sub":"system:serviceaccount:default:robot"}`),
+		),
 		"foreign certificate":  s.certificateConfig(t, stranger.user(t, "root", "system:masters")),
 		"certificate, no name": s.certificateConfig(t, s.ca.user(t, "", "system:masters")),
 	} {
@@ -262,7 +293,9 @@ func (s *real) testRefused(t *testing.T) {
 
 func (s *real) testPowerless(t *testing.T) {
 	a := s.open(t, "powerless")
-	if _, err := a.Authenticate(t.Context(), presented(s.ca.user(t, "carl"))); code(err) != http.StatusServiceUnavailable || err.Error() != authorityForbidden {
+	if _, err := a.Authenticate(t.Context(),
+		presented(s.ca.user(t, "carl"))); code(err) != http.StatusServiceUnavailable ||
+		err.Error() != authorityForbidden {
 		t.Errorf("certificate: %v, want %s", err, authorityForbidden)
 	}
 	// The token is valid for a review of its own user.
@@ -302,7 +335,8 @@ func (s *real) testDeleted(t *testing.T) {
 	if left := time.Until(id.Expires); left < 50*time.Minute || left > 61*time.Minute {
 		t.Errorf("expires in %s", left)
 	}
-	if err := s.admin.CoreV1().ServiceAccounts("default").Delete(t.Context(), "leaver", metav1.DeleteOptions{}); err != nil {
+	if err := s.admin.CoreV1().ServiceAccounts("default").Delete(t.Context(), "leaver",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
@@ -312,7 +346,8 @@ func (s *real) testDeleted(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Logf("refused %s after the service account was deleted, with a cache of 1 s", time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("refused %s after the service account was deleted, with a cache of 1 s",
+		time.Since(begin).Round(100*time.Millisecond))
 	if got := authenticated(s.cluster, r); got != http.StatusUnauthorized {
 		t.Errorf("code %d", got)
 	}
@@ -359,7 +394,8 @@ func (s *real) testRotation(t *testing.T) {
 		}
 		return nil
 	})
-	if err := s.admin.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "extension-apiserver-authentication", metav1.DeleteOptions{}); err != nil {
+	if err := s.admin.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "extension-apiserver-authentication",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	follow(carl, http.StatusUnauthorized)
@@ -401,7 +437,8 @@ func (s *real) testDown(t *testing.T) {
 		if code(err) != test.want || time.Since(begin) > 8*time.Second {
 			t.Errorf("%s: %v after %s, want %d", name, err, time.Since(begin), test.want)
 		}
-		if err != nil && (strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(fmt.Sprintf("%+v", err), "connection refused")) {
+		if err != nil && (strings.Contains(err.Error(), "127.0.0.1") ||
+			strings.Contains(fmt.Sprintf("%+v", err), "connection refused")) {
 			t.Errorf("%s: the caller learns %v", name, err)
 		}
 	}

@@ -24,13 +24,16 @@ const (
 
 // The messages that callers see. They do not contain addresses or errors of other servers.
 const (
-	reviewUnavailable    = "the cluster could not check the token; try again"
-	reviewForbidden      = "the replica may not check tokens in this cluster: its credentials lack the right create tokenreviews.authentication.k8s.io"
-	reviewIndistinct     = "the replica may not check tokens in this cluster, and its address does not tell callers apart by their tokens: it leads to a proxy that adds credentials, or is not one of https"
+	reviewUnavailable = "the cluster could not check the token; try again"
+	reviewForbidden   = "the replica may not check tokens in this cluster: its credentials lack the right create " +
+		"tokenreviews.authentication.k8s.io"
+	reviewIndistinct = "the replica may not check tokens in this cluster, and its address does not tell callers " +
+		"apart by their tokens: it leads to a proxy that adds credentials, or is not one of https"
 	authorityUnavailable = "the cluster's certificate authority for clients could not be read; try again"
-	authorityForbidden   = "the replica may not read the certificate authority for clients of this cluster: its credentials lack the right get configmaps/extension-apiserver-authentication in namespace kube-system"
-	issuerUnavailable    = "the keys of the token's issuer could not be read; try again"
-	tooManyUnknown       = "too many unknown tokens; try again later"
+	authorityForbidden   = "the replica may not read the certificate authority for clients of this cluster: its " +
+		"credentials lack the right get configmaps/extension-apiserver-authentication in namespace kube-system"
+	issuerUnavailable = "the keys of the token's issuer could not be read; try again"
+	tooManyUnknown    = "too many unknown tokens; try again later"
 )
 
 // unauthorized returns the 401 of kube-apiserver. It does not contain the cause.

@@ -90,7 +90,9 @@ func (v *reviewer) review(ctx context.Context, token string) (*Identity, error) 
 	case status.Error != "":
 		v.report("cannot check tokens", token, errors.New("the TokenReview has a user and an error: "+status.Error))
 		return nil, unavailable(reviewUnavailable)
-	case len(v.audiences) > 0 && !slices.ContainsFunc(status.Audiences, func(a string) bool { return slices.Contains(v.audiences, a) }):
+	case len(v.audiences) > 0 && !slices.ContainsFunc(status.Audiences, func(a string) bool {
+		return slices.Contains(v.audiences, a)
+	}):
 		return nil, unauthorized()
 	}
 	return tokenIdentity(status.User, token)
@@ -106,17 +108,20 @@ func (v *reviewer) reviewSelf(ctx context.Context, token string) (*Identity, err
 		if errors.Is(err, kube.ErrIndistinctCallers) {
 			message = reviewIndistinct
 		}
-		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing, and the tokens' users cannot be asked for", token, err)
+		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing, and the "+
+			"tokens' users cannot be asked for", token, err)
 		return nil, unavailable(message)
 	}
 	var result authenticationv1.SelfSubjectReview
-	err := v.anonymous.RESTClient().Post().Resource("selfsubjectreviews").MaxRetries(0).SetHeader("Authorization", "Bearer "+token).
+	err := v.anonymous.RESTClient().Post().Resource("selfsubjectreviews").MaxRetries(0).SetHeader("Authorization",
+		"Bearer "+token).
 		Body(&authenticationv1.SelfSubjectReview{}).Do(ctx).Into(&result)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return nil, unauthorized()
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing, and the user of the token may not create selfsubjectreviews.authentication.k8s.io", token, err)
+		v.report("cannot check tokens: the right create tokenreviews.authentication.k8s.io is missing, and the user "+
+			"of the token may not create selfsubjectreviews.authentication.k8s.io", token, err)
 		return nil, unavailable(reviewForbidden)
 	case err != nil:
 		v.report("cannot check tokens", token, err)
@@ -150,6 +155,7 @@ func (v *reviewer) report(message, token string, err error) {
 // retriable reports whether a second attempt may succeed: the connection was lost, as it is
 // if the server has restarted, or the server failed.
 func retriable(err error) bool {
-	return err != nil && (utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+	return err != nil && (utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		utilnet.IsHTTP2ConnectionLost(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err))
 }

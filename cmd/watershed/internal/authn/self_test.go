@@ -27,12 +27,24 @@ func TestAuthenticate_selfReview(t *testing.T) {
 		code    int // of the token of ann
 		message string
 	}{
-		"an API server":                  {code: 200},
-		"a proxy with a certificate":     {adds: func(*http.Request) bool { return true }, code: 503, message: reviewIndistinct},
-		"a proxy that adds a token":      {adds: func(r *http.Request) bool { return r.Header.Get("Authorization") == "" }, code: 503, message: reviewIndistinct},
-		"an API server without https":    {plain: true, code: 503, message: reviewIndistinct},
-		"a proxy without https":          {plain: true, adds: func(*http.Request) bool { return true }, code: 503, message: reviewIndistinct},
-		"a proxy that knows some tokens": {adds: func(r *http.Request) bool { return r.Header.Get("Authorization") != "Bearer ann" }, code: 503, message: reviewIndistinct},
+		"an API server": {code: 200},
+		"a proxy with a certificate": {
+			adds: func(*http.Request) bool { return true }, code: 503, message: reviewIndistinct,
+		},
+		"a proxy that adds a token": {
+			adds:    func(r *http.Request) bool { return r.Header.Get("Authorization") == "" },
+			code:    503,
+			message: reviewIndistinct,
+		},
+		"an API server without https": {plain: true, code: 503, message: reviewIndistinct},
+		"a proxy without https": {
+			plain: true, adds: func(*http.Request) bool { return true }, code: 503, message: reviewIndistinct,
+		},
+		"a proxy that knows some tokens": {
+			adds:    func(r *http.Request) bool { return r.Header.Get("Authorization") != "Bearer ann" },
+			code:    503,
+			message: reviewIndistinct,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,14 +57,22 @@ func TestAuthenticate_selfReview(t *testing.T) {
 				}
 				switch {
 				case user != "ann" && user != "operator":
-					respond(w, http.StatusUnauthorized, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Unauthorized", "code": 401})
+					respond(w, http.StatusUnauthorized, map[string]any{
+						"kind":       "Status",
+						"apiVersion": "v1",
+						"status":     "Failure",
+						"reason":     "Unauthorized",
+						"code":       401,
+					})
 				case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
 					var review authenticationv1.SelfSubjectReview
 					_ = json.NewDecoder(r.Body).Decode(&review)
 					review.Status.UserInfo.Username = user
 					respond(w, http.StatusCreated, review)
 				default:
-					respond(w, http.StatusForbidden, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403})
+					respond(w, http.StatusForbidden, map[string]any{
+						"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+					})
 				}
 			}))
 			if c.plain {
@@ -61,7 +81,9 @@ func TestAuthenticate_selfReview(t *testing.T) {
 				server.StartTLS()
 			}
 			defer server.Close()
-			cluster, err := kube.FromConfig(&rest.Config{Host: server.URL, BearerToken: "operator", TLSClientConfig: rest.TLSClientConfig{Insecure: !c.plain}}, nil)
+			cluster, err := kube.FromConfig(&rest.Config{
+				Host: server.URL, BearerToken: "operator", TLSClientConfig: rest.TLSClientConfig{Insecure: !c.plain},
+			}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +92,8 @@ func TestAuthenticate_selfReview(t *testing.T) {
 			a := New(cluster, &Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 			defer a.Close()
 			id, err := a.Authenticate(t.Context(), bearer("ann"))
-			if code(err) != c.code || c.code == 200 && id.Username != "ann" || c.code != 200 && err.Error() != c.message {
+			if code(err) != c.code || c.code == 200 && id.Username != "ann" ||
+				c.code != 200 && err.Error() != c.message {
 				t.Errorf("the token of ann: %v, %v, want %d", id, err, c.code)
 			}
 			want := c.code

@@ -92,7 +92,9 @@ type check struct {
 	err  error
 }
 
-func newTokens(ttl, timeout time.Duration, trouble string, review func(context.Context, string) (*Identity, error)) *tokens {
+func newTokens(
+	ttl, timeout time.Duration, trouble string, review func(context.Context, string) (*Identity, error),
+) *tokens {
 	t := &tokens{
 		review: review, trouble: trouble, ttl: ttl, timeout: timeout, limiter: newLimiter(),
 		unknown: make(chan struct{}, maxReviews), known: make(chan struct{}, maxReviews),
@@ -131,7 +133,9 @@ func (t *tokens) again(ctx context.Context, token string) (*Identity, error) {
 
 // lookup returns the identity behind a token. It uses a result that is younger than age.
 // A known token is one that was valid before.
-func (t *tokens) lookup(ctx context.Context, token string, from source, age time.Duration, known bool) (*Identity, error) {
+func (t *tokens) lookup(
+	ctx context.Context, token string, from source, age time.Duration, known bool,
+) (*Identity, error) {
 	key := t.key(token)
 	now := time.Now()
 	t.mu.Lock()

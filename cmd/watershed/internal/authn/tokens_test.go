@@ -35,7 +35,8 @@ func TestAuthenticate_remembersTokens(t *testing.T) {
 			time.Sleep(wait)
 			o.reviews.Store(0)
 			if got := authenticated(a, bearer(token)); got != want || o.reviews.Load() != reviews {
-				t.Errorf("%.10s: code %d after %d reviews, want %d after %d", token, got, o.reviews.Load(), want, reviews)
+				t.Errorf("%.10s: code %d after %d reviews, want %d after %d", token, got, o.reviews.Load(), want,
+					reviews)
 			}
 		}
 		steps("good", 200, 0, 1)
@@ -69,11 +70,13 @@ func TestAuthenticate_identity(t *testing.T) {
 		}}
 		a, _ := newTestCluster(t, o, nil)
 		id, err := a.Authenticate(t.Context(), bearer("plain"))
-		if err != nil || id.Username != "bob" || !slices.Equal(id.Groups, []string{"ops", "system:authenticated"}) || !id.Expires.IsZero() || id.Method != MethodToken {
+		if err != nil || id.Username != "bob" || !slices.Equal(id.Groups, []string{"ops", "system:authenticated"}) ||
+			!id.Expires.IsZero() || id.Method != MethodToken {
 			t.Errorf("%+v, %v", id, err)
 		}
 		id, err = a.Authenticate(t.Context(), bearer(token))
-		if err != nil || !id.Expires.Equal(exp) || id.Extra["k"][0] != "v" || !slices.Equal(id.Groups, []string{"system:authenticated"}) {
+		if err != nil || !id.Expires.Equal(exp) || id.Extra["k"][0] != "v" ||
+			!slices.Equal(id.Groups, []string{"system:authenticated"}) {
 			t.Errorf("%+v, %v", id, err)
 		}
 		for _, token := range []string{"anonymous", "group", "nameless", "unknown"} {
@@ -89,8 +92,9 @@ func TestAuthenticate_withoutCredentials(t *testing.T) {
 		a, _ := newTestCluster(t, o, nil)
 		r := bearer("")
 		for name, value := range map[string]string{
-			"X-Remote-User": "admin", "X-Remote-Group": "system:masters", "X-Remote-Uid": "1", "X-Remote-Extra-Scopes": "all",
-			"X-Forwarded-User": "admin", "X-Forwarded-Client-Cert": "Subject=\"CN=admin\"", "X-Ssl-Cert": "admin",
+			"X-Remote-User": "admin", "X-Remote-Group": "system:masters", "X-Remote-Uid": "1",
+			"X-Remote-Extra-Scopes": "all",
+			"X-Forwarded-User":      "admin", "X-Forwarded-Client-Cert": "Subject=\"CN=admin\"", "X-Ssl-Cert": "admin",
 		} {
 			r.Header.Set(name, value)
 		}
@@ -142,14 +146,21 @@ func TestAuthenticate_trouble(t *testing.T) {
 		message string
 		log     string
 	}{
-		"hung":    {hang, 1, reviewUnavailable, "context deadline exceeded"},
-		"refused": {func(w http.ResponseWriter, _ *http.Request) bool { w.Header().Set("Test-Fault", "1"); return true }, 1, reviewUnavailable, "connection refused"},
-		"500":     {status(500, echo), 2, reviewUnavailable, "[token]"},
-		"502":     {status(502, echo), 2, reviewUnavailable, "[token]"},
-		"429":     {status(429, ""), 1, reviewUnavailable, "too many"},
-		"401":     {status(401, ""), 1, reviewUnavailable, "provide credentials"},
-		"404":     {status(404, ""), 1, reviewUnavailable, "not find"},
-		"403":     {status(403, echo), 1, reviewForbidden, "the right create tokenreviews.authentication.k8s.io is missing"},
+		"hung": {hang, 1, reviewUnavailable, "context deadline exceeded"},
+		"refused": {
+			func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Test-Fault", "1")
+				return true
+			}, 1, reviewUnavailable, "connection refused",
+		},
+		"500": {status(500, echo), 2, reviewUnavailable, "[token]"},
+		"502": {status(502, echo), 2, reviewUnavailable, "[token]"},
+		"429": {status(429, ""), 1, reviewUnavailable, "too many"},
+		"401": {status(401, ""), 1, reviewUnavailable, "provide credentials"},
+		"404": {status(404, ""), 1, reviewUnavailable, "not find"},
+		"403": {
+			status(403, echo), 1, reviewForbidden, "the right create tokenreviews.authentication.k8s.io is missing",
+		},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "https://other.example", http.StatusTemporaryRedirect)
 			return true
@@ -157,7 +168,9 @@ func TestAuthenticate_trouble(t *testing.T) {
 		"no JSON":   {status(201, echo), 1, reviewUnavailable, "cannot check tokens"},
 		"too large": {status(201, strings.Repeat(" ", maxResponse+1)), 1, reviewUnavailable, "too large"},
 		"user and error": {func(w http.ResponseWriter, _ *http.Request) bool {
-			respond(w, 201, authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{Authenticated: true, User: ann, Error: "s3cret"}})
+			respond(w, 201, authenticationv1.TokenReview{
+				Status: authenticationv1.TokenReviewStatus{Authenticated: true, User: ann, Error: "s3cret"},
+			})
 			return true
 		}, 1, reviewUnavailable, "a user and an error: [token]"},
 	} {
@@ -174,7 +187,8 @@ func TestAuthenticate_trouble(t *testing.T) {
 				if took := time.Since(begin); took > 10*time.Second {
 					t.Errorf("took %s", took)
 				}
-				if text := log.String(); !strings.Contains(text, test.log) || !strings.Contains(text, "cluster=blue") || strings.Contains(text, "s3cret") || strings.Contains(text, "replicas-own") || len(text) > 1000 {
+				if text := log.String(); !strings.Contains(text, test.log) || !strings.Contains(text, "cluster=blue") ||
+					strings.Contains(text, "s3cret") || strings.Contains(text, "replicas-own") || len(text) > 1000 {
 					t.Errorf("log %.2000s", text)
 				}
 				if n := o.reviews.Load(); n != test.reviews {
@@ -247,7 +261,8 @@ func TestAuthenticate_audiences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{users: users("good")}
 		a, _ := newTestCluster(t, o, &Options{Audiences: []string{"watershed", "https://origin"}})
-		if got := authenticated(a, bearer("good")); got != 200 || !slices.Equal(o.last.Audiences, []string{"watershed", "https://origin"}) {
+		if got := authenticated(a, bearer("good")); got != 200 ||
+			!slices.Equal(o.last.Audiences, []string{"watershed", "https://origin"}) {
 			t.Errorf("code %d, audiences %q", got, o.last.Audiences)
 		}
 		b, _ := newTestCluster(t, o, &Options{Audiences: []string{"watershed"}})
@@ -284,7 +299,12 @@ func TestReauthenticate_token(t *testing.T) {
 		}
 		user := func(u authenticationv1.UserInfo) { o.set(func() { o.users["good"] = u }) }
 		check("unchanged", 200, 1) // the others share the result
-		user(authenticationv1.UserInfo{Username: "ann", UID: "1", Groups: []string{"more", "dev"}, Extra: map[string]authenticationv1.ExtraValue{"assertion": {"x"}}})
+		user(authenticationv1.UserInfo{
+			Username: "ann",
+			UID:      "1",
+			Groups:   []string{"more", "dev"},
+			Extra:    map[string]authenticationv1.ExtraValue{"assertion": {"x"}},
+		})
 		check("more groups", 200, 1)
 		user(authenticationv1.UserInfo{Username: "ann", UID: "1"})
 		check("group lost", 401, 1)
@@ -305,10 +325,13 @@ func TestReauthenticate_token(t *testing.T) {
 		}
 		const later = "later"
 		o.set(func() { o.users = users(later) })
-		if err := a.Reauthenticate(t.Context(), bearer(later), &Identity{UserInfo: ann, Method: MethodToken}); err != nil {
+		if err := a.Reauthenticate(t.Context(), bearer(later),
+			&Identity{UserInfo: ann, Method: MethodToken}); err != nil {
 			t.Errorf("token that is not in the cache: %v", err)
 		}
-		if err := a.Reauthenticate(t.Context(), bearer(later), &Identity{UserInfo: ann, Method: MethodToken, Expires: time.Now()}); code(err) != 401 {
+		if err := a.Reauthenticate(t.Context(), bearer(later), &Identity{
+			UserInfo: ann, Method: MethodToken, Expires: time.Now(),
+		}); code(err) != 401 {
 			t.Errorf("expired: %v", err)
 		}
 	})

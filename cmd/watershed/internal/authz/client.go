@@ -91,10 +91,12 @@ func (c *client) review(ctx context.Context, user *authenticationv1.UserInfo, a 
 // an authorizer fails and none allows the request, so that is not a denial.
 func (c *client) decision(s *authorizationv1.SubjectAccessReviewStatus) (Decision, error) {
 	if s.Allowed && s.Denied {
-		return Decision{}, c.failed(apierrors.NewServiceUnavailable(notEvaluated), errors.New("the answer is both allowed and denied"))
+		return Decision{}, c.failed(apierrors.NewServiceUnavailable(notEvaluated),
+			errors.New("the answer is both allowed and denied"))
 	}
 	if !s.Allowed && !onlyIgnoredSelectors(s.EvaluationError) {
-		return Decision{}, c.failed(apierrors.NewServiceUnavailable(notEvaluated), errors.New(cut(s.EvaluationError, maxCause)))
+		return Decision{}, c.failed(apierrors.NewServiceUnavailable(notEvaluated),
+			errors.New(cut(s.EvaluationError, maxCause)))
 	}
 	// The copy does not keep the whole response in memory if the reason is a part of it.
 	return Decision{Allowed: s.Allowed, Reason: strings.Clone(cut(s.Reason, maxReason))}, nil
@@ -120,9 +122,11 @@ const (
 	noAnswer     = "the cluster does not answer the review of this access"
 	notEvaluated = "the cluster could not evaluate the review of this access"
 	badLogin     = "the cluster does not accept the credentials of this replica for the review of this access"
-	noRight      = "this replica needs the right to create subjectaccessreviews.authorization.k8s.io in the cluster, which ClusterRole system:auth-delegator has"
-	noSelfRight  = "the owner of this replica needs the right to create selfsubjectaccessreviews.authorization.k8s.io in the cluster, which ClusterRole system:basic-user has"
-	busy         = "too many access reviews are waiting for the cluster"
+	noRight      = "this replica needs the right to create subjectaccessreviews.authorization.k8s.io in the cluster, " +
+		"which ClusterRole system:auth-delegator has"
+	noSelfRight = "the owner of this replica needs the right to create selfsubjectaccessreviews.authorization.k8s.io " +
+		"in the cluster, which ClusterRole system:basic-user has"
+	busy = "too many access reviews are waiting for the cluster"
 )
 
 // refused returns the error for a review that the cluster did not accept.

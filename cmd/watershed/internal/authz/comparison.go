@@ -253,7 +253,10 @@ func (c *comparison) probe() {
 
 // proves reports whether RBAC seems to be the authorizer that decides.
 func (c *comparison) proves() bool {
-	user := &authenticationv1.UserInfo{Username: "watershed:probe:" + rand.Text(), Groups: []string{"system:authenticated"}}
+	user := &authenticationv1.UserInfo{
+		Username: "watershed:probe:" + rand.Text(),
+		Groups:   []string{"system:authenticated"},
+	}
 	absent := &replica.Attributes{
 		Verb: "get", IsResource: true, Group: "probe.watershed.dev", Version: "v1",
 		Resource: strings.ToLower(rand.Text()), Name: "probe",
@@ -306,9 +309,11 @@ func (c *comparison) fallBack(problem string, user *authenticationv1.UserInfo, a
 	}
 	c.mu.Unlock()
 	if first {
-		c.opts.Logger.Error("access to the cluster is not decided locally any more, every request is reviewed by the cluster",
+		c.opts.Logger.Error("access to the cluster is not decided locally any more, every request is reviewed by the "+
+			"cluster",
 			"cluster", c.opts.Cluster, "reason", problem, "user", user.Username, "verb", a.Verb,
-			"group", a.Group, "resource", a.Resource, "subresource", a.Subresource, "namespace", a.Namespace, "name", a.Name, "path", a.Path)
+			"group", a.Group, "resource", a.Resource, "subresource", a.Subresource, "namespace", a.Namespace, "name",
+			a.Name, "path", a.Path)
 	}
 }
 

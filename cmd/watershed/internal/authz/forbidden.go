@@ -24,7 +24,8 @@ func Forbidden(user *authenticationv1.UserInfo, a replica.Attributes, reason str
 	if reason != "" {
 		message += ": " + reason
 	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, errors.New(message))
+	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name,
+		errors.New(message))
 }
 
 func forbiddenMessage(user string, a replica.Attributes) string {

@@ -74,7 +74,9 @@ func NewLocal(policy *rbac.Policy, reviewer *Reviewer, opts *LocalOptions) *Loca
 
 // Authorize returns whether a user may make a request. The error is that of
 // [Reviewer.Authorize].
-func (l *Local) Authorize(ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes) (Decision, error) {
+func (l *Local) Authorize(
+	ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes,
+) (Decision, error) {
 	return l.decide(user, &a, func() (Decision, error) {
 		return l.reviewer.authorize(ctx, user, &a, l.policy.Changed().Add(settling))
 	})
@@ -86,7 +88,9 @@ func (l *Local) Fresh(ctx context.Context, user *authenticationv1.UserInfo, a re
 }
 
 // decide returns the decision of the copy if it allows the request, or else that of a review.
-func (l *Local) decide(user *authenticationv1.UserInfo, a *replica.Attributes, review func() (Decision, error)) (Decision, error) {
+func (l *Local) decide(
+	user *authenticationv1.UserInfo, a *replica.Attributes, review func() (Decision, error),
+) (Decision, error) {
 	usable := rbacDecides(user) && l.opts.Fresh() && l.proven()
 	if usable {
 		if allowed, reason := l.allows(user, a); allowed {

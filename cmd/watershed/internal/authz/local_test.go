@@ -40,29 +40,55 @@ func newLocalCluster(t *testing.T) *localCluster {
 	c := &localCluster{stub: &stub{}, policy: rbac.New(), actual: rbac.New()}
 	c.fresh.Store(true)
 	for _, p := range []*rbac.Policy{c.policy, c.actual} {
-		p.SetClusterRole(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "discovery"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/version", "/api"}}}})
-		p.SetClusterRoleBinding(bound("discovery", "discovery", rbacv1.Subject{Kind: "Group", Name: "system:authenticated"}))
-		p.SetClusterRole(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"*"}}}})
+		p.SetClusterRole(&rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "discovery"},
+			Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/version", "/api"}}},
+		})
+		p.SetClusterRoleBinding(
+			bound("discovery", "discovery", rbacv1.Subject{Kind: "Group", Name: "system:authenticated"}),
+		)
+		p.SetClusterRole(&rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "view"},
+			Rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"*"}},
+			},
+		})
 		p.SetClusterRoleBinding(bound("viewers", "view", rbacv1.Subject{Kind: "User", Name: "alice"}))
 	}
-	c.handle(func(_ *http.Request, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+	c.handle(func(_ *http.Request,
+		spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 		return c.decides(spec), 0, nil
 	})
 	c.reviewer = c.stub.reviewer(t, nil)
-	c.local = NewLocal(c.policy, c.reviewer, &LocalOptions{Cluster: "stub", Fresh: c.fresh.Load, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
+	c.local = NewLocal(c.policy, c.reviewer, &LocalOptions{
+		Cluster: "stub", Fresh: c.fresh.Load, Logger: slog.New(slog.NewTextHandler(&c.log, nil)),
+	})
 	t.Cleanup(c.local.Close)
 	return c
 }
 
 func bound(name, role string, subject rbacv1.Subject) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role}}
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Subjects:   []rbacv1.Subject{subject},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
+	}
 }
 
 // decides is the authorizer of the cluster.
 func (c *localCluster) decides(spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 	a := replica.Attributes{}
 	if r := spec.ResourceAttributes; r != nil {
-		a = replica.Attributes{IsResource: true, Verb: r.Verb, Group: r.Group, Version: r.Version, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name}
+		a = replica.Attributes{
+			IsResource:  true,
+			Verb:        r.Verb,
+			Group:       r.Group,
+			Version:     r.Version,
+			Resource:    r.Resource,
+			Subresource: r.Subresource,
+			Namespace:   r.Namespace,
+			Name:        r.Name,
+		}
 	} else {
 		a.Verb, a.Path = spec.NonResourceAttributes.Verb, spec.NonResourceAttributes.Path
 	}
@@ -90,7 +116,9 @@ func (c *localCluster) prove(t *testing.T) {
 }
 
 func secret(verb string) replica.Attributes {
-	return replica.Attributes{Verb: verb, IsResource: true, Version: "v1", Resource: "secrets", Namespace: "a", Name: "x"}
+	return replica.Attributes{
+		Verb: verb, IsResource: true, Version: "v1", Resource: "secrets", Namespace: "a", Name: "x",
+	}
 }
 
 func TestLocal_decidesAfterTheProbe(t *testing.T) {
@@ -125,8 +153,14 @@ func TestLocal_reviews(t *testing.T) {
 		c := newLocalCluster(t)
 		c.prove(t)
 		node := &authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:nodes"}}
-		scoped := &authenticationv1.UserInfo{Username: "alice", Extra: map[string]authenticationv1.ExtraValue{"scopes.authorization.openshift.io": {"user:info"}}}
-		token := &authenticationv1.UserInfo{Username: "alice", Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"1"}}}
+		scoped := &authenticationv1.UserInfo{
+			Username: "alice",
+			Extra:    map[string]authenticationv1.ExtraValue{"scopes.authorization.openshift.io": {"user:info"}},
+		}
+		token := &authenticationv1.UserInfo{
+			Username: "alice",
+			Extra:    map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"1"}},
+		}
 		master := &authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}
 		for _, test := range []struct {
 			what            string
@@ -147,7 +181,8 @@ func TestLocal_reviews(t *testing.T) {
 			c.fresh.Store(!test.stale)
 			c.ask(t, test.user, test.a, test.allowed)
 			after := c.local.Stats()
-			if reviewed := after.Reviewed > before.Reviewed; reviewed != test.review || reviewed == (after.Local > before.Local) {
+			if reviewed := after.Reviewed > before.Reviewed; reviewed != test.review ||
+				reviewed == (after.Local > before.Local) {
 				t.Errorf("%s: reviewed %v, want %v", test.what, reviewed, test.review)
 			}
 		}
@@ -157,7 +192,8 @@ func TestLocal_reviews(t *testing.T) {
 // TestLocal_probeFails checks clusters that RBAC alone does not decide.
 func TestLocal_probeFails(t *testing.T) {
 	for name, test := range map[string]struct {
-		answer   func(c *localCluster, spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
+		answer func(c *localCluster,
+			spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
 		fallback string
 	}{
 		"AlwaysAllow": {
@@ -166,7 +202,8 @@ func TestLocal_probeFails(t *testing.T) {
 			}, "the cluster allows an unknown user what its RBAC objects do not allow",
 		},
 		"a webhook that allows first": {
-			func(c *localCluster, spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
+			func(c *localCluster,
+				spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 				s := c.decides(spec)
 				s.Reason = "webhook"
 				return s
@@ -181,7 +218,9 @@ func TestLocal_probeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newLocalCluster(t)
-				c.handle(func(_ *http.Request, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+				c.handle(func(_ *http.Request,
+					spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int,
+					error) {
 					return test.answer(c, spec), 0, nil
 				})
 				for range 20 {
@@ -213,7 +252,8 @@ func TestLocal_disagreement(t *testing.T) {
 		expect.Equal(t, []uint64{s.Disagreements, s.Transient}, []uint64{1, 0})
 		c.ask(t, alice, getPod, true)
 		expect.Equal(t, c.local.Stats().Local, 1)
-		if log := c.log.String(); strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, "cluster=stub") || !strings.Contains(log, "resource=secrets") {
+		if log := c.log.String(); strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, "cluster=stub") ||
+			!strings.Contains(log, "resource=secrets") {
 			t.Errorf("log: %s", log)
 		}
 	})
@@ -295,7 +335,8 @@ func TestLocal_clusterUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newLocalCluster(t)
 		c.prove(t)
-		c.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, code int, _ error) {
+		c.handle(func(*http.Request,
+			authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, code int, _ error) {
 			return s, code, syscall.ECONNREFUSED
 		})
 		calls := c.calls()
@@ -320,7 +361,8 @@ func TestLocal_comparisonsAreBounded(t *testing.T) {
 		c := newLocalCluster(t)
 		c.prove(t)
 		c.policy.SetClusterRoleBinding(bound("all", "view", rbacv1.Subject{Kind: "Group", Name: "dev"}))
-		c.handle(func(r *http.Request, _ authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, _ int, _ error) {
+		c.handle(func(r *http.Request,
+			_ authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, _ int, _ error) {
 			<-r.Context().Done()
 			return s, 0, r.Context().Err()
 		})

@@ -32,9 +32,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type stub struct {
 	mu sync.Mutex
 	// answer returns the status of a review, or an HTTP response if the code is not 0.
-	answer func(r *http.Request, spec authorizationv1.SubjectAccessReviewSpec) (status authorizationv1.SubjectAccessReviewStatus, code int, err error)
-	specs  []authorizationv1.SubjectAccessReviewSpec
-	paths  []string
+	answer func(r *http.Request,
+		spec authorizationv1.SubjectAccessReviewSpec) (status authorizationv1.SubjectAccessReviewStatus, code int,
+		err error)
+	specs []authorizationv1.SubjectAccessReviewSpec
+	paths []string
 	// running and most are the reviews at the same time, now and at most.
 	running, most int
 }
@@ -52,12 +54,16 @@ func answering(status authorizationv1.SubjectAccessReviewStatus) *stub {
 }
 
 func (s *stub) set(status authorizationv1.SubjectAccessReviewStatus) {
-	s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+	s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus,
+		int, error) {
 		return status, 0, nil
 	})
 }
 
-func (s *stub) handle(f func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error)) {
+func (s *stub) handle(
+	f func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int,
+		error),
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = f
@@ -91,12 +97,28 @@ func (s *stub) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		body, err = json.Marshal(review)
 	} else {
-		body, err = json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reasons[code], Message: "secret detail"})
+		body, err = json.Marshal(metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   "Failure",
+			Code:     int32(code),
+			Reason:   reasons[code],
+			Message:  "secret detail",
+		})
 	}
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, err
+	return &http.Response{
+		StatusCode: code,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(bytes.NewReader(body)),
+		Request:    r,
+	}, err
 }
 
-var reasons = map[int]metav1.StatusReason{401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden, 429: metav1.StatusReasonTooManyRequests, 500: metav1.StatusReasonInternalError}
+var reasons = map[int]metav1.StatusReason{
+	401: metav1.StatusReasonUnauthorized,
+	403: metav1.StatusReasonForbidden,
+	429: metav1.StatusReasonTooManyRequests,
+	500: metav1.StatusReasonInternalError,
+}
 
 // calls returns how many reviews were sent.
 func (s *stub) calls() int {
@@ -124,7 +146,15 @@ func (s *stub) reviewer(tb testing.TB, opts *Options) *Reviewer {
 
 var (
 	alice  = &authenticationv1.UserInfo{Username: "alice", UID: "7", Groups: []string{"dev", "system:authenticated"}}
-	getPod = replica.Attributes{Verb: "get", IsResource: true, Version: "v1", Resource: "pods", Namespace: "a", Name: "x", Path: "/api/v1/namespaces/a/pods/x"}
+	getPod = replica.Attributes{
+		Verb:       "get",
+		IsResource: true,
+		Version:    "v1",
+		Resource:   "pods",
+		Namespace:  "a",
+		Name:       "x",
+		Path:       "/api/v1/namespaces/a/pods/x",
+	}
 )
 
 // mustDecide fails the test if the decision is another one.

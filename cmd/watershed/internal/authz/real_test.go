@@ -41,7 +41,16 @@ type realCase struct {
 }
 
 func resource(verb, group, version, resource, sub, namespace, name string) replica.Attributes {
-	return replica.Attributes{Verb: verb, IsResource: true, Group: group, Version: version, Resource: resource, Subresource: sub, Namespace: namespace, Name: name}
+	return replica.Attributes{
+		Verb:        verb,
+		IsResource:  true,
+		Group:       group,
+		Version:     version,
+		Resource:    resource,
+		Subresource: sub,
+		Namespace:   namespace,
+		Name:        name,
+	}
 }
 
 var realCases = []realCase{
@@ -54,20 +63,27 @@ var realCases = []realCase{
 	{"GET", "/api/v1/nodes/n", resource("get", "", "v1", "nodes", "", "", "n")},
 	{"GET", "/api/v1/namespaces/a/secrets/mine", resource("get", "", "v1", "secrets", "", "a", "mine")},
 	{"GET", "/api/v1/namespaces/a/secrets/other", resource("get", "", "v1", "secrets", "", "a", "other")},
-	{"GET", "/apis/apps/v1/namespaces/a/deployments/x/scale", resource("get", "apps", "v1", "deployments", "scale", "a", "x")},
+	{
+		"GET", "/apis/apps/v1/namespaces/a/deployments/x/scale",
+		resource("get", "apps", "v1", "deployments", "scale", "a", "x"),
+	},
 	{"GET", "/apis/apps/v1/deployments", resource("list", "apps", "v1", "deployments", "", "", "")},
-	{"DELETE", "/apis/apps/v1/namespaces/a/deployments", resource("deletecollection", "apps", "v1", "deployments", "", "a", "")},
+	{
+		"DELETE", "/apis/apps/v1/namespaces/a/deployments",
+		resource("deletecollection", "apps", "v1", "deployments", "", "a", ""),
+	},
 	{"GET", "/apis/example.org/v1/namespaces/a/things", resource("list", "example.org", "v1", "things", "", "a", "")},
 	{"GET", "/api/v1/namespaces/a/pods/x%3Cy%3E", resource("get", "", "v1", "pods", "", "a", "x<y>")},
 	{"GET", "/metrics", replica.Attributes{Verb: "get", Path: "/metrics"}},
 	{"GET", "/version", replica.Attributes{Verb: "get", Path: "/version"}},
 	{"GET", "/logs/%3Cscript%3E", replica.Attributes{Verb: "get", Path: "/logs/<script>"}},
 	{"POST", "/metrics", replica.Attributes{Verb: "post", Path: "/metrics"}},
-	{"GET", "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName%3Dn&labelSelector=app+in+(a,b)", func() replica.Attributes {
-		a := resource("list", "", "v1", "pods", "", "a", "")
-		a.FieldSelector, a.LabelSelector = "spec.nodeName=n", "app in (a,b)"
-		return a
-	}()},
+	{"GET", "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName%3Dn&labelSelector=app+in+(a,b)",
+		func() replica.Attributes {
+			a := resource("list", "", "v1", "pods", "", "a", "")
+			a.FieldSelector, a.LabelSelector = "spec.nodeName=n", "app in (a,b)"
+			return a
+		}()},
 	{"GET", "/api/v1/namespaces/b/pods?fieldSelector=%3Dx&labelSelector=size%3E3", func() replica.Attributes {
 		a := resource("list", "", "v1", "pods", "", "b", "")
 		a.FieldSelector, a.LabelSelector = "=x", "size>3"
@@ -113,13 +129,15 @@ func TestReal(t *testing.T) {
 		defer self.Close()
 		for _, c := range realCases {
 			want := request(ctx, t, config, c)
-			for kind, authorize := range map[string]func(context.Context, *authenticationv1.UserInfo, replica.Attributes) (Decision, error){
+			for kind, authorize := range map[string]func(context.Context, *authenticationv1.UserInfo,
+				replica.Attributes) (Decision, error){
 				"review": reviewer.Authorize, "self review": self.Authorize, "local": local.Authorize,
 			} {
 				d, err := authorize(ctx, users[name], c.a)
 				expect.NoError(t, err)
 				if denied := want.Code == http.StatusForbidden; d.Allowed == denied {
-					t.Errorf("%s: %s %s as %s: allowed %v, the server says %d %s", kind, c.method, c.path, name, d.Allowed, want.Code, want.Message)
+					t.Errorf("%s: %s %s as %s: allowed %v, the server says %d %s", kind, c.method, c.path, name,
+						d.Allowed, want.Code, want.Message)
 				} else if denied {
 					forbidden++
 					expect.Equal(t, normalized(statusOf(t, Forbidden(users[name], c.a, d.Reason))), normalized(want))
@@ -139,14 +157,27 @@ func TestReal(t *testing.T) {
 func createAccess(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	api := client.RbacV1()
-	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{})
 	expect.NoError(t, err)
 	for name, rule := range map[string]rbacv1.PolicyRule{
-		"test-pods":    {Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"pods", "*/status"}},
-		"test-secrets": {Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"mine"}},
+		"test-pods": {
+			Verbs:     []string{"get", "list"},
+			APIGroups: []string{""},
+			Resources: []string{"pods", "*/status"},
+		},
+		"test-secrets": {
+			Verbs:         []string{"get"},
+			APIGroups:     []string{""},
+			Resources:     []string{"secrets"},
+			ResourceNames: []string{"mine"},
+		},
 		"test-metrics": {Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/logs/*"}},
 	} {
-		_, err := api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+		_, err := api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules:      []rbacv1.PolicyRule{rule},
+		}, metav1.CreateOptions{})
 		expect.NoError(t, err)
 	}
 	for _, b := range []struct {
@@ -164,9 +195,13 @@ func createAccess(ctx context.Context, t *testing.T, client kubernetes.Interface
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: b.kind, Name: b.role}
 		var err error
 		if b.namespace == "" {
-			_, err = api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{b.subject}}, metav1.CreateOptions{})
+			_, err = api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{b.subject},
+			}, metav1.CreateOptions{})
 		} else {
-			_, err = api.RoleBindings(b.namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{b.subject}}, metav1.CreateOptions{})
+			_, err = api.RoleBindings(b.namespace).Create(ctx, &rbacv1.RoleBinding{
+				ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{b.subject},
+			}, metav1.CreateOptions{})
 		}
 		expect.NoError(t, err)
 	}
@@ -236,7 +271,8 @@ func whoAmI(ctx context.Context, t *testing.T, config *rest.Config) *authenticat
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	expect.NoError(t, err)
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	expect.NoError(t, err)
 	return &review.Status.UserInfo
 }
@@ -310,19 +346,26 @@ func testPolicy(ctx context.Context, t *testing.T, p *rbac.Policy, r *Reviewer) 
 	allowed := 0
 	for i := range 300 {
 		user := &authenticationv1.UserInfo{
-			Username: one("system:kube-scheduler", "system:kube-controller-manager", "system:kube-proxy", "system:serviceaccount:kube-system:endpoint-controller", "system:serviceaccount:kube-system:node-controller", "lost", "x"),
-			Groups:   []string{"system:authenticated", one("dev", "system:monitoring", "system:serviceaccounts")},
+			Username: one("system:kube-scheduler", "system:kube-controller-manager", "system:kube-proxy",
+				"system:serviceaccount:kube-system:endpoint-controller",
+				"system:serviceaccount:kube-system:node-controller", "lost", "x"),
+			Groups: []string{"system:authenticated", one("dev", "system:monitoring", "system:serviceaccounts")},
 		}
-		a := resource(one("get", "list", "watch", "create", "update"), one("", "", "apps", "coordination.k8s.io", "discovery.k8s.io"), "v1",
-			one("pods", "nodes", "endpoints", "services", "leases", "endpointslices", "configmaps"), one("", "", "", "status", "binding"), one("", "kube-system", "a"), one("", "kube-scheduler", "x"))
+		a := resource(one("get", "list", "watch", "create", "update"),
+			one("", "", "apps", "coordination.k8s.io", "discovery.k8s.io"), "v1",
+			one("pods", "nodes", "endpoints", "services", "leases", "endpointslices", "configmaps"),
+			one("", "", "", "status", "binding"), one("", "kube-system", "a"), one("", "kube-scheduler", "x"))
 		if random.IntN(5) == 0 {
-			a = replica.Attributes{Verb: one("get", "post"), Path: one("/metrics", "/version", "/healthz", "/api/x", "/apis", "/logs/x")}
+			a = replica.Attributes{
+				Verb: one("get", "post"), Path: one("/metrics", "/version", "/healthz", "/api/x", "/apis", "/logs/x"),
+			}
 		}
 		got, reason := p.Authorize(user, a)
 		want, err := r.Authorize(ctx, user, a)
 		expect.NoError(t, err)
 		if got != want.Allowed {
-			t.Errorf("seed %d, request %d: %s may %+v: %v (%s), the server: %v (%s)", seed, i, user.Username, a, got, reason, want.Allowed, want.Reason)
+			t.Errorf("seed %d, request %d: %s may %+v: %v (%s), the server: %v (%s)", seed, i, user.Username, a, got,
+				reason, want.Allowed, want.Reason)
 		}
 		if got {
 			allowed++

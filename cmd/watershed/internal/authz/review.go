@@ -34,7 +34,10 @@ func keyOf(user *authenticationv1.UserInfo, a *replica.Attributes) reviewKey {
 	}
 	if a.IsResource {
 		text = append(text, 'r')
-		for _, s := range [...]string{a.Verb, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector, a.LabelSelector} {
+		for _, s := range [...]string{
+			a.Verb, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
+			a.LabelSelector,
+		} {
 			field(s)
 		}
 	} else {
@@ -126,7 +129,9 @@ func fieldRequirements(selector string) []metav1.FieldSelectorRequirement {
 			continue
 		}
 		if r.Field != "" {
-			list = append(list, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
+			list = append(list, metav1.FieldSelectorRequirement{
+				Key: r.Field, Operator: operator, Values: []string{r.Value},
+			})
 		}
 	}
 	return list
@@ -158,7 +163,9 @@ func labelRequirements(selector string) []metav1.LabelSelectorRequirement {
 	var list []metav1.LabelSelectorRequirement
 	for _, r := range requirements {
 		if operator, ok := labelOperators[r.Operator()]; ok {
-			list = append(list, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: slices.Sorted(maps.Keys(r.Values()))})
+			list = append(list, metav1.LabelSelectorRequirement{
+				Key: r.Key(), Operator: operator, Values: slices.Sorted(maps.Keys(r.Values())),
+			})
 		}
 	}
 	return list

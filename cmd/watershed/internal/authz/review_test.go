@@ -20,20 +20,30 @@ import (
 func TestSpecOf(t *testing.T) {
 	user := &authenticationv1.UserInfo{
 		Username: "alice", UID: "7", Groups: []string{"z", "a"},
-		Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=1"}, "scopes": {"b", "a"}},
+		Extra: map[string]authenticationv1.ExtraValue{
+			"authentication.kubernetes.io/credential-id": {"JTI=1"},
+			"scopes": {"b", "a"},
+		},
 	}
 	list := replica.Attributes{
-		Verb: "list", IsResource: true, Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status", Namespace: "a", Name: "x",
+		Verb: "list", IsResource: true, Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status",
+		Namespace: "a", Name: "x",
 		FieldSelector: "metadata.name==x,spec.nodeName!=n,=nothing",
 		LabelSelector: "app in (c,b),tier!=web,env,!old,size>3",
 	}
 	expect.Equal(t, specOf(user, &list), authorizationv1.SubjectAccessReviewSpec{
 		User: "alice", UID: "7", Groups: []string{"z", "a"},
-		Extra: map[string]authorizationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=1"}, "scopes": {"b", "a"}},
+		Extra: map[string]authorizationv1.ExtraValue{
+			"authentication.kubernetes.io/credential-id": {"JTI=1"},
+			"scopes": {"b", "a"},
+		},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "list", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status", Namespace: "a", Name: "x",
+			Verb: "list", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status", Namespace: "a",
+			Name: "x",
 			FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{
-				{Key: "metadata.name", Operator: "In", Values: []string{"x"}}, {Key: "spec.nodeName", Operator: "NotIn", Values: []string{"n"}},
+				{Key: "metadata.name", Operator: "In", Values: []string{"x"}}, {
+					Key: "spec.nodeName", Operator: "NotIn", Values: []string{"n"},
+				},
 			}},
 			LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{
 				{Key: "app", Operator: "In", Values: []string{"b", "c"}},
@@ -50,7 +60,8 @@ func TestSpecOf(t *testing.T) {
 		t.Errorf("selectors that cannot be parsed: %v %v", spec.FieldSelector, spec.LabelSelector)
 	}
 
-	expect.Equal(t, specOf(&authenticationv1.UserInfo{Username: "bob"}, &replica.Attributes{Verb: "get", Path: "/version"}), authorizationv1.SubjectAccessReviewSpec{
+	expect.Equal(t, specOf(&authenticationv1.UserInfo{Username: "bob"},
+		&replica.Attributes{Verb: "get", Path: "/version"}), authorizationv1.SubjectAccessReviewSpec{
 		User: "bob", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/version"},
 	})
 }
@@ -62,7 +73,8 @@ func TestKeyOf(t *testing.T) {
 		Extra: map[string]authenticationv1.ExtraValue{"k": {"v", "w"}, "l": {}},
 	}
 	a := replica.Attributes{
-		Verb: "list", IsResource: true, Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status", Namespace: "a", Name: "x",
+		Verb: "list", IsResource: true, Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status",
+		Namespace: "a", Name: "x",
 		FieldSelector: "a=b", LabelSelector: "c=d",
 	}
 	keys := map[reviewKey]string{keyOf(&user, &a): "the request", keyOf(nil, &a): "nobody's"}
@@ -124,16 +136,19 @@ func TestKeyOf(t *testing.T) {
 }
 
 func TestForbidden(t *testing.T) {
-	status := statusOf(t, Forbidden(&authenticationv1.UserInfo{Username: `<a&"b">`}, replica.Attributes{Verb: "get", Path: "/metrics"}, "RBAC: <x>"))
+	status := statusOf(t, Forbidden(&authenticationv1.UserInfo{Username: `<a&"b">`},
+		replica.Attributes{Verb: "get", Path: "/metrics"}, "RBAC: <x>"))
 	expect.Equal(t, status, metav1.Status{
 		Status: "Failure", Code: 403, Reason: "Forbidden", Details: &metav1.StatusDetails{},
 		Message: `forbidden: User "&lt;a&amp;\"b\"&gt;" cannot get path "/metrics": RBAC: <x>`,
 	})
 	status = statusOf(t, Forbidden(&authenticationv1.UserInfo{Username: "alice"}, replica.Attributes{
-		Verb: "get", IsResource: true, Group: "apps", Version: "v1", Resource: "deployments", Subresource: "scale", Namespace: "a", Name: "x",
+		Verb: "get", IsResource: true, Group: "apps", Version: "v1", Resource: "deployments", Subresource: "scale",
+		Namespace: "a", Name: "x",
 	}, ""))
 	expect.Equal(t, status, metav1.Status{
-		Status: "Failure", Code: 403, Reason: "Forbidden", Details: &metav1.StatusDetails{Name: "x", Group: "apps", Kind: "deployments"},
+		Status: "Failure", Code: 403, Reason: "Forbidden",
+		Details: &metav1.StatusDetails{Name: "x", Group: "apps", Kind: "deployments"},
 		Message: `deployments.apps "x" is forbidden: User "alice" cannot get resource "deployments/scale" in API group "apps" in the namespace "a"`,
 	})
 }

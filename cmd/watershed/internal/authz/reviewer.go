@@ -134,13 +134,17 @@ func newReviewer(c *client, opts *Options) *Reviewer {
 // Authorize returns whether a user may make a request. The error wraps a status: 503 if the
 // cluster does not decide, 429 if too many reviews are waiting. The user must not be modified
 // later, because the review can outlast the call.
-func (r *Reviewer) Authorize(ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes) (Decision, error) {
+func (r *Reviewer) Authorize(
+	ctx context.Context, user *authenticationv1.UserInfo, a replica.Attributes,
+) (Decision, error) {
 	return r.authorize(ctx, user, &a, time.Time{})
 }
 
 // authorize is Authorize. It does not use the result of a review that was sent before since,
 // if that allowed the request.
-func (r *Reviewer) authorize(ctx context.Context, user *authenticationv1.UserInfo, a *replica.Attributes, since time.Time) (Decision, error) {
+func (r *Reviewer) authorize(
+	ctx context.Context, user *authenticationv1.UserInfo, a *replica.Attributes, since time.Time,
+) (Decision, error) {
 	if r.client.self {
 		user = nil
 	}

@@ -37,7 +37,9 @@ func TestReviewer_cachesForItsTime(t *testing.T) {
 				_, err := r.Authorize(t.Context(), alice, getPod)
 				expect.NoError(t, err)
 				expect.Equal(t, s.calls(), 2)
-				expect.Equal(t, r.Stats(), ReviewerStats{Hits: 2, Reviews: 2, Entries: 1, Bytes: entryBytes + len(status.Reason)})
+				expect.Equal(t, r.Stats(), ReviewerStats{
+					Hits: 2, Reviews: 2, Entries: 1, Bytes: entryBytes + len(status.Reason),
+				})
 			})
 		})
 	}
@@ -46,7 +48,8 @@ func TestReviewer_cachesForItsTime(t *testing.T) {
 func TestReviewer_sharesReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{}
-		s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+		s.handle(func(*http.Request,
+			authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 			time.Sleep(time.Second)
 			return allow, 0, nil
 		})
@@ -79,7 +82,8 @@ func TestReviewer_flush(t *testing.T) {
 
 		// A review that is under way allows the request, and ends after the flush.
 		r.Flush()
-		s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+		s.handle(func(*http.Request,
+			authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 			time.Sleep(time.Second)
 			return allow, 0, nil
 		})
@@ -98,7 +102,8 @@ func TestReviewer_flush(t *testing.T) {
 		mustDecide(t, d, err, false)
 
 		// The same, with no other review before its end.
-		s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+		s.handle(func(*http.Request,
+			authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 			time.Sleep(time.Second)
 			return allow, 0, nil
 		})
@@ -117,7 +122,8 @@ func TestReviewer_flush(t *testing.T) {
 func TestReviewer_fresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{}
-		s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+		s.handle(func(*http.Request,
+			authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 			time.Sleep(time.Second)
 			return allow, 0, nil
 		})
@@ -140,7 +146,9 @@ func TestReviewer_fresh(t *testing.T) {
 // TestReviewer_faults checks that a failure is an error with the right code, that its message
 // does not have the cause, and that it is not cached.
 func TestReviewer_faults(t *testing.T) {
-	status := func(s authorizationv1.SubjectAccessReviewStatus) func(*http.Request) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+	status := func(s authorizationv1.SubjectAccessReviewStatus) func(*http.Request) (
+		authorizationv1.SubjectAccessReviewStatus, int, error,
+	) {
 		return func(*http.Request) (authorizationv1.SubjectAccessReviewStatus, int, error) { return s, 0, nil }
 	}
 	code := func(code int) func(*http.Request) (authorizationv1.SubjectAccessReviewStatus, int, error) {
@@ -154,15 +162,29 @@ func TestReviewer_faults(t *testing.T) {
 		message string
 		after   time.Duration
 	}{
-		"500":         {answer: code(500), code: 503, message: noAnswer},
-		"401":         {answer: code(401), code: 503, message: badLogin},
-		"403":         {answer: code(403), code: 503, message: noRight},
-		"404":         {answer: code(404), code: 503, message: noAnswer},
-		"422":         {answer: code(422), code: 503, message: noAnswer},
-		"429":         {answer: code(429), code: 429, message: busy},
-		"not decided": {answer: status(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "secret detail"}), code: 503, message: notEvaluated},
-		"both":        {answer: status(authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}), code: 503, message: notEvaluated},
-		"large":       {answer: status(authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: strings.Repeat("x", maxResponse)}), code: 503, message: noAnswer},
+		"500": {answer: code(500), code: 503, message: noAnswer},
+		"401": {answer: code(401), code: 503, message: badLogin},
+		"403": {answer: code(403), code: 503, message: noRight},
+		"404": {answer: code(404), code: 503, message: noAnswer},
+		"422": {answer: code(422), code: 503, message: noAnswer},
+		"429": {answer: code(429), code: 429, message: busy},
+		"not decided": {
+			answer:  status(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "secret detail"}),
+			code:    503,
+			message: notEvaluated,
+		},
+		"both": {
+			answer:  status(authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}),
+			code:    503,
+			message: notEvaluated,
+		},
+		"large": {
+			answer: status(authorizationv1.SubjectAccessReviewStatus{
+				Allowed: true, Reason: strings.Repeat("x", maxResponse),
+			}),
+			code:    503,
+			message: noAnswer,
+		},
 		"refused": {answer: func(*http.Request) (s authorizationv1.SubjectAccessReviewStatus, c int, _ error) {
 			return s, c, syscall.ECONNREFUSED
 		}, code: 503, message: noAnswer},
@@ -174,7 +196,8 @@ func TestReviewer_faults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &stub{}
-				s.handle(func(r *http.Request, _ authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+				s.handle(func(r *http.Request,
+					_ authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 					return test.answer(r)
 				})
 				r := s.reviewer(t, nil)
@@ -208,7 +231,10 @@ func TestReviewer_evaluationErrors(t *testing.T) {
 	r := s.reviewer(t, nil)
 	d, err := r.Authorize(t.Context(), alice, getPod)
 	mustDecide(t, d, err, true)
-	s.set(authorizationv1.SubjectAccessReviewStatus{EvaluationError: "spec.resourceAttributes.fieldSelector ignored due to parse error; spec.resourceAttributes.labelSelector partially ignored due to parse error"})
+	s.set(authorizationv1.SubjectAccessReviewStatus{
+		EvaluationError: "spec.resourceAttributes.fieldSelector ignored due to parse error; " +
+			"spec.resourceAttributes.labelSelector partially ignored due to parse error",
+	})
 	d, err = r.Fresh(t.Context(), alice, getPod)
 	mustDecide(t, d, err, false)
 }
@@ -218,7 +244,8 @@ func TestReviewer_evaluationErrors(t *testing.T) {
 func TestReviewer_callersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{}
-		s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
+		s.handle(func(*http.Request,
+			authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, int, error) {
 			time.Sleep(1500 * time.Millisecond)
 			return allow, 0, nil
 		})
@@ -242,7 +269,8 @@ func TestReviewer_callersDeadline(t *testing.T) {
 func TestReviewer_limitsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{}
-		s.handle(func(r *http.Request, _ authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, _ int, _ error) {
+		s.handle(func(r *http.Request,
+			_ authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, _ int, _ error) {
 			<-r.Context().Done()
 			return s, 0, r.Context().Err()
 		})
@@ -277,7 +305,8 @@ func TestReviewer_close(t *testing.T) {
 		r := NewReviewer(s.cluster(t), nil)
 		_, err := r.Authorize(t.Context(), alice, getPod)
 		expect.NoError(t, err)
-		s.handle(func(r *http.Request, _ authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, _ int, _ error) {
+		s.handle(func(r *http.Request,
+			_ authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, _ int, _ error) {
 			<-r.Context().Done()
 			return s, 0, r.Context().Err()
 		})
@@ -309,7 +338,8 @@ func TestSelfReviewer(t *testing.T) {
 	expect.Equal(t, s.paths, []string{"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"})
 	expect.Equal(t, s.specs[0].User, "")
 	expect.Equal(t, s.specs[0].ResourceAttributes.Resource, "pods")
-	s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus, _ int, _ error) {
+	s.handle(func(*http.Request, authorizationv1.SubjectAccessReviewSpec) (s authorizationv1.SubjectAccessReviewStatus,
+		_ int, _ error) {
 		return s, 403, nil
 	})
 	_, err = r.Fresh(t.Context(), alice, getPod)
@@ -333,7 +363,9 @@ func TestReviewer_memory(t *testing.T) {
 		a.FieldSelector = strings.Repeat("f", i%500)
 		user.Groups = append(user.Groups, strings.Repeat("g", i%300))
 		reason := strings.Repeat("r", i%300)
-		c.put(keyOf(user, &a), entry{decision: Decision{Allowed: true, Reason: reason}, sequence: uint64(i), sent: now, ttl: time.Minute}, now)
+		c.put(keyOf(user, &a), entry{
+			decision: Decision{Allowed: true, Reason: reason}, sequence: uint64(i), sent: now, ttl: time.Minute,
+		}, now)
 		if c.Len() > defaults.Entries || c.Bytes() > defaults.Bytes {
 			t.Fatalf("%d entries of %d bytes", c.Len(), c.Bytes())
 		}

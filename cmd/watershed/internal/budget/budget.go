@@ -30,7 +30,9 @@ const (
 
 // thresholds are the percentages of the limit at which each pressure begins. The garbage
 // collector needs the rest: at 84 % it runs after every 16 % that are allocated.
-var thresholds = [...]int64{fleet.PressureCaches: 60, fleet.PressureHistory: 68, fleet.PressureFull: 76, fleet.PressureCritical: 84}
+var thresholds = [...]int64{
+	fleet.PressureCaches: 60, fleet.PressureHistory: 68, fleet.PressureFull: 76, fleet.PressureCritical: 84,
+}
 
 // spare is the percentage of the limit up to which small resources are kept.
 const spare = 90
@@ -90,7 +92,12 @@ func (b *Budget) step(at time.Time) {
 	b.bytes.Store(used)
 	now := fleet.Pressure(b.now.Load())
 	next := b.next(now, used, at)
-	b.apply(fleet.Memory{Pressure: next, Room: b.limit*thresholds[fleet.PressureFull]/100 - used, Spare: b.limit*spare/100 - used, Collections: collections})
+	b.apply(fleet.Memory{
+		Pressure:    next,
+		Room:        b.limit*thresholds[fleet.PressureFull]/100 - used,
+		Spare:       b.limit*spare/100 - used,
+		Collections: collections,
+	})
 	if next == now {
 		return
 	}
@@ -99,7 +106,8 @@ func (b *Budget) step(at time.Time) {
 	if next > now {
 		level = slog.LevelWarn
 	}
-	b.logger.Log(context.Background(), level, "memory limit", "used", mebibytes(used), "limit", mebibytes(b.limit), "pressure", next, "effect", effects[next])
+	b.logger.Log(context.Background(), level, "memory limit", "used", mebibytes(used), "limit", mebibytes(b.limit),
+		"pressure", next, "effect", effects[next])
 	if next > now && at.Sub(b.collected) > collectEvery {
 		b.collected = at
 		runtime.GC()

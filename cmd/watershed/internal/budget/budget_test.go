@@ -28,7 +28,8 @@ func newBudget(t *testing.T) (b *Budget, used *int64, applied *[]fleet.Pressure)
 		limit: 1000, logger: slog.New(slog.DiscardHandler), read: func() (int64, uint64) { return *used, 7 },
 		apply: func(m fleet.Memory) {
 			if m.Room != 760-*used || m.Spare != 900-*used || m.Collections != 7 {
-				t.Errorf("with %d of 1000 bytes the memory is %+v, want 760 and 900 bytes less that, and 7 collections", *used, m)
+				t.Errorf("with %d of 1000 bytes the memory is %+v, want 760 and 900 bytes less that, and 7 collections",
+					*used, m)
 			}
 			if last := len(*applied) - 1; last < 0 || (*applied)[last] != m.Pressure {
 				*applied = append(*applied, m.Pressure)
@@ -115,7 +116,9 @@ func TestLimit(t *testing.T) {
 	if got, from := Limit(0); got != 8 || from != "GOMEMLIMIT" {
 		t.Errorf("with GOMEMLIMIT: %d from %s", got, from)
 	}
-	for content, want := range map[string]int64{"1073741824\n": 1 << 30, "max\n": 0, "9223372036854771712\n": 0, "": 0} {
+	for content, want := range map[string]int64{
+		"1073741824\n": 1 << 30, "max\n": 0, "9223372036854771712\n": 0, "": 0,
+	} {
 		for _, name := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
 			root := t.TempDir()
 			path := filepath.Join(root, name)

@@ -35,7 +35,8 @@ type settings struct {
 func newSettings() *settings {
 	s := &settings{keys: config.NewSet()}
 	s.keys.String(&s.address, "address", "listen", "127.0.0.1:1", "the `address` to serve at").Short("a")
-	s.keys.Int64(&s.history, "limits.historyMiB", "history", 256, "how much to keep").AtLeast(1, "nothing would be kept").Reloads()
+	s.keys.Int64(&s.history, "limits.historyMiB", "history", 256, "how much to keep").AtLeast(1,
+		"nothing would be kept").Reloads()
 	s.keys.Int(&s.workers, "limits.workers", "workers", 4, "how many work").AtLeast(0, "use 0 for none")
 	s.keys.Duration(&s.delay, "limits.delay", "delay", time.Second, "how long to wait").AtLeast(0, "time goes forward")
 	s.keys.Bool(&s.secure, "tls.secure.enabled", "secure", false, "use TLS")
@@ -81,7 +82,13 @@ mirror:
 	s := newSettings()
 	err := s.load(
 		[]string{"-a", "flag:1", "--context", "x,y", "--context", "z"},
-		map[string]string{"WATERSHED_LISTEN": "variable:1", "WATERSHED_HISTORY": "2", "WATERSHED_RESOURCES": `nodes,"a,b"`, "WATERSHED_WORKERS": "", "WATERSHED_CONTEXT": "no"},
+		map[string]string{
+			"WATERSHED_LISTEN":    "variable:1",
+			"WATERSHED_HISTORY":   "2",
+			"WATERSHED_RESOURCES": `nodes,"a,b"`,
+			"WATERSHED_WORKERS":   "",
+			"WATERSHED_CONTEXT":   "no",
+		},
 		file)
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +110,10 @@ mirror:
 		t.Fatal(err)
 	}
 	want = map[string]string{
-		"address": "127.0.0.1:1 (default)", "limits.historyMiB": "256 (default)", "limits.workers": "4 (default)", "limits.delay": "1s (default)",
-		"tls.secure.enabled": "false (default)", "mirror.resources": "[* events] (default)", "mirror.contexts": "[] (default)",
+		"address": "127.0.0.1:1 (default)", "limits.historyMiB": "256 (default)", "limits.workers": "4 (default)",
+		"limits.delay":       "1s (default)",
+		"tls.secure.enabled": "false (default)", "mirror.resources": "[* events] (default)",
+		"mirror.contexts": "[] (default)",
 	}
 	if diff := cmp.Diff(want, s.values()); diff != "" {
 		t.Error(diff)
@@ -182,7 +191,11 @@ clusters:
 			`f.yaml:10:3: clusters: unknown key label: did you mean labels?`,
 			`f.yaml:11:3: clusters: want name and labels, found the text "plain"`,
 		}},
-		{"a second document", "address: a\n---\naddress: b\n", []string{`f.yaml:4:1: the file has a second document: it may have one`}},
+		{
+			"a second document", "address: a\n---\naddress: b\n", []string{
+				`f.yaml:4:1: the file has a second document: it may have one`,
+			},
+		},
 		{"syntax", "limits: [\n", []string{`f.yaml:3: did not find expected node content`}},
 	} {
 		t.Run(c.name, func(t *testing.T) { expectProblems(t, newSettings().load(nil, nil, c.file), c.want) })
@@ -192,17 +205,21 @@ clusters:
 			return newSettings().keys.Load("f.yaml", []byte(content), func(string) string { return "" })
 		}
 		expectProblems(t, load("address: a\n"), []string{
-			"f.yaml:1:1: apiVersion is missing: add apiVersion: config.watershed.dev/v1alpha1", "f.yaml:1:1: kind is missing: add kind: Configuration",
+			"f.yaml:1:1: apiVersion is missing: add apiVersion: config.watershed.dev/v1alpha1",
+			"f.yaml:1:1: kind is missing: add kind: Configuration",
 		})
 		expectProblems(t, load("apiVersion: v1\nkind: List\n"), []string{
-			`f.yaml:1:13: apiVersion: want config.watershed.dev/v1alpha1, found the text "v1"`, `f.yaml:2:7: kind: want Configuration, found the text "List"`,
+			`f.yaml:1:13: apiVersion: want config.watershed.dev/v1alpha1, found the text "v1"`,
+			`f.yaml:2:7: kind: want Configuration, found the text "List"`,
 		})
 		expectProblems(t, load(""), []string{"f.yaml: the file is empty: it begins with"})
 		expectProblems(t, load("# nothing\n"), []string{"f.yaml: the file is empty: it begins with"})
 		expectProblems(t, load("- a\n"), []string{"f.yaml:1:1: want keys and values, found a list"})
 	})
 	t.Run("flags and variables", func(t *testing.T) {
-		err := newSettings().load([]string{"--history", "0"}, map[string]string{"WATERSHED_WORKERS": "many", "WATERSHED_DELAY": "-1s"}, "")
+		err := newSettings().load([]string{"--history", "0"}, map[string]string{
+			"WATERSHED_WORKERS": "many", "WATERSHED_DELAY": "-1s",
+		}, "")
 		expectProblems(t, err, []string{
 			"--history 0: the least value is 1: nothing would be kept",
 			"WATERSHED_WORKERS=many: want a whole number",
@@ -227,10 +244,13 @@ func expectProblems(t *testing.T, err error, want []string) {
 // TestLocate checks that errors about several settings have the places of their values.
 func TestLocate(t *testing.T) {
 	s := newSettings()
-	if err := s.load([]string{"--delay", "2s"}, map[string]string{"WATERSHED_HISTORY": "3"}, "address: x\n"); err != nil {
+	if err := s.load([]string{"--delay", "2s"}, map[string]string{"WATERSHED_HISTORY": "3"},
+		"address: x\n"); err != nil {
 		t.Fatal(err)
 	}
-	err := s.keys.Locate(nil, config.About("listen", "no %s", "listener"), config.Problems{config.About("history", "h"), config.About("delay", "d")}, errors.New("other"))
+	err := s.keys.Locate(nil, config.About("listen", "no %s", "listener"), config.Problems{
+		config.About("history", "h"), config.About("delay", "d"),
+	}, errors.New("other"))
 	expectProblems(t, err, []string{"f.yaml:3:10: address: no listener", "WATERSHED_HISTORY: h", "d", "other"})
 	if err := s.keys.Locate(nil, nil); err != nil {
 		t.Error(err)
@@ -240,14 +260,16 @@ func TestLocate(t *testing.T) {
 // TestChanges loads another file with the flags of the first set.
 func TestChanges(t *testing.T) {
 	first := newSettings()
-	if err := first.load([]string{"--context", "a,b", "--history", "7"}, nil, "mirror: {resources: [pods]}\nclusters: [{name: a, labels: {env: prod}}]"); err != nil {
+	if err := first.load([]string{"--context", "a,b", "--history", "7"}, nil,
+		"mirror: {resources: [pods]}\nclusters: [{name: a, labels: {env: prod}}]"); err != nil {
 		t.Fatal(err)
 	}
 	second := newSettings()
 	if err := second.keys.CopyFlags(first.keys); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.load(nil, nil, "address: b\nlimits: {historyMiB: 9}\nmirror: {resources: [pods, nodes], contexts: [c]}"); err != nil {
+	if err := second.load(nil, nil,
+		"address: b\nlimits: {historyMiB: 9}\nmirror: {resources: [pods, nodes], contexts: [c]}"); err != nil {
 		t.Fatal(err)
 	}
 	var paths []string
@@ -260,7 +282,8 @@ func TestChanges(t *testing.T) {
 	if second.history != 7 || !slices.Equal(second.contexts, []string{"a,b"}) {
 		t.Errorf("the flags became %d and %q", second.history, second.contexts)
 	}
-	if want := []config.Cluster{{Name: "a", Labels: map[string]string{"env": "prod"}}}; cmp.Diff(want, first.keys.Clusters) != "" || second.keys.Clusters != nil {
+	if want := []config.Cluster{{Name: "a", Labels: map[string]string{"env": "prod"}}}; cmp.Diff(want,
+		first.keys.Clusters) != "" || second.keys.Clusters != nil {
 		t.Errorf("the clusters are %v and %v", first.keys.Clusters, second.keys.Clusters)
 	}
 }
@@ -268,7 +291,8 @@ func TestChanges(t *testing.T) {
 // TestPrint checks that the output is a file with the same values.
 func TestPrint(t *testing.T) {
 	s := newSettings()
-	if err := s.load([]string{"--listen", "a: #b"}, map[string]string{"WATERSHED_SECURE": "1"}, "limits: {historyMiB: 3}\nclusters: [{name: a, labels: {env: prod}}, {name: b}]"); err != nil {
+	if err := s.load([]string{"--listen", "a: #b"}, map[string]string{"WATERSHED_SECURE": "1"},
+		"limits: {historyMiB: 3}\nclusters: [{name: a, labels: {env: prod}}, {name: b}]"); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
@@ -295,7 +319,8 @@ clusters: # file f.yaml:4:1
 		t.Error(diff)
 	}
 	again := newSettings()
-	if err := again.load(nil, nil, strings.TrimPrefix(out.String(), header)); err != nil || len(again.keys.Changes(s.keys)) > 0 || cmp.Diff(s.keys.Clusters, again.keys.Clusters) != "" {
+	if err := again.load(nil, nil, strings.TrimPrefix(out.String(), header)); err != nil ||
+		len(again.keys.Changes(s.keys)) > 0 || cmp.Diff(s.keys.Clusters, again.keys.Clusters) != "" {
 		t.Errorf("the output is not the same configuration: %v, %v", err, again.values())
 	}
 }

@@ -47,7 +47,10 @@ func ReadFile(path string) ([]byte, error) {
 // different error. It reads the file after each period. After an error it calls changed with
 // the same content again: a file that the content names may be right by then. After a value
 // from now it reads the file at once, and calls changed even if the content is the same.
-func Follow(ctx context.Context, path string, last []byte, period time.Duration, now <-chan os.Signal, changed func(content []byte) error, failed func(error)) {
+func Follow(
+	ctx context.Context, path string, last []byte, period time.Duration, now <-chan os.Signal,
+	changed func(content []byte) error, failed func(error),
+) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	failure := ""

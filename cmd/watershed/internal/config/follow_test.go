@@ -134,7 +134,10 @@ func TestFollow_triesAgain(t *testing.T) {
 	write(t, path, "two")
 	expect.Soon(t, "the first error", func() bool { _, failures := f.reported(); return failures == "no such folder" })
 	refuse("not a folder")
-	expect.Soon(t, "the second error", func() bool { _, failures := f.reported(); return failures == "no such folder|not a folder" })
+	expect.Soon(t, "the second error", func() bool {
+		_, failures := f.reported()
+		return failures == "no such folder|not a folder"
+	})
 	refuse("")
 	f.expect(t, "two")
 }

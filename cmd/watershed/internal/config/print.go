@@ -20,10 +20,12 @@ func (s *Set) Table() string {
 			reload = "yes"
 		}
 		fallback := ""
-		if text, err := json.Marshal(k.fallback()); err == nil && string(text) != `""` && string(text) != "[]" && string(text) != "0" {
+		if text, err := json.Marshal(k.fallback()); err == nil && string(text) != `""` && string(text) != "[]" &&
+			string(text) != "0" {
 			fallback = "`" + strings.Trim(string(text), `"`) + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `--%s` | `%s` | %s | %s | %s |\n", k.Path, k.Flag.Name, k.Variable(), fallback, reload, strings.ReplaceAll(k.Usage(), "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | `--%s` | `%s` | %s | %s | %s |\n", k.Path, k.Flag.Name, k.Variable(), fallback,
+			reload, strings.ReplaceAll(k.Usage(), "|", `\|`))
 	}
 	return b.String()
 }

@@ -21,8 +21,12 @@ func (s *Set) Schema() ([]byte, error) {
 	root["title"] = "Watershed configuration"
 	root["required"] = []string{"apiVersion", "kind"}
 	properties := propertiesOf(root)
-	properties["apiVersion"] = map[string]any{"type": "string", "enum": []string{APIVersion}, "description": "The version of the format."}
-	properties["kind"] = map[string]any{"type": "string", "enum": []string{Kind}, "description": "The kind of the file."}
+	properties["apiVersion"] = map[string]any{
+		"type": "string", "enum": []string{APIVersion}, "description": "The version of the format.",
+	}
+	properties["kind"] = map[string]any{
+		"type": "string", "enum": []string{Kind}, "description": "The kind of the file.",
+	}
 	properties["clusters"] = clustersSchema()
 	for _, k := range s.keys {
 		parts := strings.Split(k.Path, ".")
@@ -47,7 +51,9 @@ func (s *Set) Schema() ([]byte, error) {
 
 // object returns the schema of keys and values.
 func object(description string) map[string]any {
-	return map[string]any{"type": "object", "description": description, "additionalProperties": false, "properties": map[string]any{}}
+	return map[string]any{
+		"type": "object", "description": description, "additionalProperties": false, "properties": map[string]any{},
+	}
 }
 
 func propertiesOf(schema map[string]any) map[string]any {
@@ -59,12 +65,18 @@ func propertiesOf(schema map[string]any) map[string]any {
 func clustersSchema() map[string]any {
 	one := object("A cluster of the fleet.")
 	one["required"] = []string{clusterName}
-	propertiesOf(one)[clusterName] = map[string]any{"type": "string", "minLength": 1, "description": "The name of the cluster in the fleet."}
+	propertiesOf(one)[clusterName] = map[string]any{
+		"type": "string", "minLength": 1, "description": "The name of the cluster in the fleet.",
+	}
 	propertiesOf(one)[clusterLabels] = map[string]any{
 		"type": "object", "additionalProperties": map[string]any{"type": "string"},
 		"description": "Labels of the cluster. They are added to those that its source reports, and have precedence.",
 	}
-	return map[string]any{"type": "array", "items": one, "description": "What is known about clusters besides their sources. An entry does not add a cluster."}
+	return map[string]any{
+		"type":        "array",
+		"items":       one,
+		"description": "What is known about clusters besides their sources. An entry does not add a cluster.",
+	}
 }
 
 // schema returns the schema of one setting.

@@ -16,37 +16,69 @@ import (
 
 // The metrics of the program, besides those of the fleet and the replica.
 var (
-	build           = metrics.Define(metrics.Gauge, "watershed_build_info", "1, with the version of the program.", "version")
-	serverProblems  = metrics.Define(metrics.Gauge, "watershed_server_problems", "1 for each reason for concern about the server itself: ConfigurationRejected, SourceUnreadable or HomeMissing. Reasons without a problem have no series.", "reason")
-	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total", "Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
-	authorizations  = metrics.Define(metrics.Counter, "watershed_authorizations_total", "Authenticated requests by decision: allowed, denied (403), limited (429) or error. Requests that are passed on are decided by their cluster, and are not counted.", "decision")
-	tokenChecks     = metrics.Define(metrics.Counter, "watershed_token_checks_total", "Bearer tokens by how they were checked: cached, reviewed or limited.", "result")
-	reviews         = metrics.Define(metrics.Counter, "watershed_access_reviews_total", "Decisions that clusters had to make: cached, shared with another request, reviewed, failed, or refused because too many waited.", "result")
-	reviewBytes     = metrics.Define(metrics.Gauge, "watershed_access_review_cache_bytes", "Size of the decisions that are cached.")
-	localDecisions  = metrics.Define(metrics.Counter, "watershed_local_rbac_decisions_total", "Decisions of clusters whose RBAC is evaluated here: local, or reviewed by the cluster.", "result")
-	disagreements   = metrics.Define(metrics.Counter, "watershed_local_rbac_disagreements_total", "Local decisions that the cluster has contradicted.")
-	inFlight        = metrics.Define(metrics.Gauge, "watershed_inflight_units", "Units of work of the requests that are being answered.")
+	build = metrics.Define(metrics.Gauge, "watershed_build_info", "1, with the version of the program.",
+		"version")
+	serverProblems = metrics.Define(metrics.Gauge, "watershed_server_problems",
+		"1 for each reason for concern about the server itself: ConfigurationRejected, SourceUnreadable or "+
+			"HomeMissing. Reasons without a problem have no series.", "reason")
+	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total",
+		"Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
+	authorizations = metrics.Define(metrics.Counter, "watershed_authorizations_total",
+		"Authenticated requests by decision: allowed, denied (403), limited (429) or error. Requests that are passed "+
+			"on are decided by their cluster, and are not counted.", "decision")
+	tokenChecks = metrics.Define(metrics.Counter, "watershed_token_checks_total",
+		"Bearer tokens by how they were checked: cached, reviewed or limited.", "result")
+	reviews = metrics.Define(metrics.Counter, "watershed_access_reviews_total",
+		"Decisions that clusters had to make: cached, shared with another request, reviewed, failed, or refused "+
+			"because too many waited.", "result")
+	reviewBytes = metrics.Define(metrics.Gauge, "watershed_access_review_cache_bytes",
+		"Size of the decisions that are cached.")
+	localDecisions = metrics.Define(metrics.Counter, "watershed_local_rbac_decisions_total",
+		"Decisions of clusters whose RBAC is evaluated here: local, or reviewed by the cluster.", "result")
+	disagreements = metrics.Define(metrics.Counter, "watershed_local_rbac_disagreements_total",
+		"Local decisions that the cluster has contradicted.")
+	inFlight = metrics.Define(metrics.Gauge, "watershed_inflight_units",
+		"Units of work of the requests that are being answered.")
 	waiting         = metrics.Define(metrics.Gauge, "watershed_waiting_requests", "Requests that wait for their turn.")
-	admittedWatches = metrics.Define(metrics.Gauge, "watershed_admitted_watches", "Watches that are open or wait, of all users.")
-	activeUsers     = metrics.Define(metrics.Gauge, "watershed_active_users", "Users with a request or a watch.")
-	rejected        = metrics.Define(metrics.Counter, "watershed_rejected_requests_total", "Requests that were answered with 429 to bound the work: full (too many waited), late (waited too long), canceled, or watches (too many).", "reason")
-	auditEvents     = metrics.Define(metrics.Counter, "watershed_audit_events_total", "Audit events: written, or dropped because the queue was full or the disk failed.", "result")
-	memoryLimit     = metrics.Define(metrics.Gauge, "watershed_memory_limit_bytes", "The memory that the process may use. Without a limit there is no series.")
-	memoryUsed      = metrics.Define(metrics.Gauge, "watershed_memory_used_bytes", "The memory that counts against the limit: the live heap, and what else the process needs.")
-	memoryPressure  = metrics.Define(metrics.Gauge, "watershed_memory_pressure", "What the limit has made the process do: 0 nothing, 1 smaller caches, 2 shorter history, 3 no further resources, 4 no further objects.")
-	spansDropped    = metrics.Define(metrics.Counter, "watershed_trace_spans_dropped_total", "Spans that were dropped because the collector did not take them. Without tracing there is no series.")
-	storedChanges   = metrics.Define(metrics.Counter, "watershed_storage_changes_total", "Changes of objects that were written to files. Without --data-dir there are no series of storage.")
-	storedBytes     = metrics.Define(metrics.Counter, "watershed_storage_written_bytes_total", "Bytes that were written to files.")
-	storageQueued   = metrics.Define(metrics.Gauge, "watershed_storage_queued_bytes", "Size of the changes that wait to be written.")
-	storageErrors   = metrics.Define(metrics.Counter, "watershed_storage_errors_total", "Operations on files that failed.")
-	storageDropped  = metrics.Define(metrics.Counter, "watershed_storage_dropped_total", "How often the waiting changes of a resource were dropped, because the disk failed or was too slow. A complete state is written instead.")
-	storageBehind   = metrics.Define(metrics.Gauge, "watershed_storage_behind_resources", "Resources whose files need a complete state before they are current again.")
-	auditPending    = metrics.Define(metrics.Gauge, "watershed_audit_pending_events", "Audit events that wait to be written.")
+	admittedWatches = metrics.Define(metrics.Gauge, "watershed_admitted_watches",
+		"Watches that are open or wait, of all users.")
+	activeUsers = metrics.Define(metrics.Gauge, "watershed_active_users", "Users with a request or a watch.")
+	rejected    = metrics.Define(metrics.Counter, "watershed_rejected_requests_total",
+		"Requests that were answered with 429 to bound the work: full (too many waited), late (waited too long), "+
+			"canceled, or watches (too many).", "reason")
+	auditEvents = metrics.Define(metrics.Counter, "watershed_audit_events_total",
+		"Audit events: written, or dropped because the queue was full or the disk failed.", "result")
+	memoryLimit = metrics.Define(metrics.Gauge, "watershed_memory_limit_bytes",
+		"The memory that the process may use. Without a limit there is no series.")
+	memoryUsed = metrics.Define(metrics.Gauge, "watershed_memory_used_bytes",
+		"The memory that counts against the limit: the live heap, and what else the process needs.")
+	memoryPressure = metrics.Define(metrics.Gauge, "watershed_memory_pressure",
+		"What the limit has made the process do: 0 nothing, 1 smaller caches, 2 shorter history, 3 no further "+
+			"resources, 4 no further objects.")
+	spansDropped = metrics.Define(metrics.Counter, "watershed_trace_spans_dropped_total",
+		"Spans that were dropped because the collector did not take them. Without tracing there is no series.")
+	storedChanges = metrics.Define(metrics.Counter, "watershed_storage_changes_total",
+		"Changes of objects that were written to files. Without --data-dir there are no series of storage.")
+	storedBytes = metrics.Define(metrics.Counter, "watershed_storage_written_bytes_total",
+		"Bytes that were written to files.")
+	storageQueued = metrics.Define(metrics.Gauge, "watershed_storage_queued_bytes",
+		"Size of the changes that wait to be written.")
+	storageErrors = metrics.Define(metrics.Counter, "watershed_storage_errors_total",
+		"Operations on files that failed.")
+	storageDropped = metrics.Define(metrics.Counter, "watershed_storage_dropped_total",
+		"How often the waiting changes of a resource were dropped, because the disk failed or was too slow. A "+
+			"complete state is written instead.")
+	storageBehind = metrics.Define(metrics.Gauge, "watershed_storage_behind_resources",
+		"Resources whose files need a complete state before they are current again.")
+	auditPending = metrics.Define(metrics.Gauge, "watershed_audit_pending_events",
+		"Audit events that wait to be written.")
 )
 
 var programMetrics = []*metrics.Definition{
-	build, serverProblems, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions, disagreements,
-	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed, memoryPressure, spansDropped,
+	build, serverProblems, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions,
+	disagreements,
+	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed,
+	memoryPressure, spansDropped,
 	storedChanges, storedBytes, storageQueued, storageErrors, storageDropped, storageBehind,
 }
 

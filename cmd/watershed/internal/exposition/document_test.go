@@ -54,7 +54,8 @@ func TestDocument(t *testing.T) {
 		page = want
 	}
 	if page != want {
-		t.Error("the tables of metrics.md are not those of the code: run go test ./cmd/watershed/internal/exposition -update")
+		t.Error("the tables of metrics.md are not those of the code: run go test ./cmd/watershed/internal/exposition " +
+			"-update")
 	}
 }
 

@@ -37,7 +37,9 @@ const resources = 60
 func newPage(t *testing.T, clusters int) (*exposition.Page, *fleet.Fleet) {
 	t.Helper()
 	// Pods, namespaces, definitions and API services are the other four.
-	s, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: 10, Namespaces: 2, Types: resources - 4, Bookmarks: time.Hour})
+	s, err := simulated.New(&simulated.Options{
+		Clusters: clusters, Pods: 10, Namespaces: 2, Types: resources - 4, Bookmarks: time.Hour,
+	})
 	expect.NoError(t, err)
 	t.Cleanup(s.Close)
 	var entries []fleet.Entry
@@ -54,7 +56,15 @@ func newPage(t *testing.T, clusters int) (*exposition.Page, *fleet.Fleet) {
 	server, err := replica.New(f, &replica.Options{Logger: logger})
 	expect.NoError(t, err)
 	page := new(exposition.Page)
-	expect.NoError(t, page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: overload.New(nil), Problems: func() []fleet.Problem { return nil }, Version: "test", Logger: logger}))
+	expect.NoError(t, page.Open(exposition.Sources{
+		Fleet:    f,
+		Replica:  server,
+		Access:   control,
+		Limiter:  overload.New(nil),
+		Problems: func() []fleet.Problem { return nil },
+		Version:  "test",
+		Logger:   logger,
+	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
@@ -69,7 +79,8 @@ func newPage(t *testing.T, clusters int) (*exposition.Page, *fleet.Fleet) {
 	// Requests for every cluster make its part of the replica's metrics.
 	for _, m := range f.Members() {
 		recorder := httptest.NewRecorder()
-		server.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/clusters/"+m.Name()+"/api/v1/namespaces", http.NoBody))
+		server.ServeHTTP(recorder,
+			httptest.NewRequest(http.MethodGet, "/clusters/"+m.Name()+"/api/v1/namespaces", http.NoBody))
 	}
 	return page, f
 }
@@ -129,8 +140,10 @@ func TestScrape(t *testing.T) {
 		}
 	}
 	slices.Sort(costs)
-	fmt.Fprintf(os.Stdout, "scrape of %d clusters with %d resources each: %d series, %d of them for clusters and resources, %.1f MB, %.1f MB compressed, processor time %s (median of %d, at most %s)\n",
-		clusters, resources, series, objects, float64(len(text))/1e6, float64(len(zipped))/1e6, costs[len(costs)/2].Round(time.Millisecond), len(costs), costs[len(costs)-1].Round(time.Millisecond))
+	fmt.Fprintf(os.Stdout, "scrape of %d clusters with %d resources each: %d series, %d of them for clusters and "+
+		"resources, %.1f MB, %.1f MB compressed, processor time %s (median of %d, at most %s)\n",
+		clusters, resources, series, objects, float64(len(text))/1e6, float64(len(zipped))/1e6,
+		costs[len(costs)/2].Round(time.Millisecond), len(costs), costs[len(costs)-1].Round(time.Millisecond))
 	expect.Equal(t, objects, clusters*resources)
 	// The process, the runtime and the replica have some hundred series.
 	if most := clusters*(resources+38) + 700; series > most {

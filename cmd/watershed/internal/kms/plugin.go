@@ -156,7 +156,9 @@ func (p *Plugin) Unwrap(ctx context.Context, wrapped []byte) ([]byte, error) {
 	defer cancel()
 	var r *kmsapi.DecryptResponse
 	err := p.call("decrypt", func() (err error) {
-		r, err = p.client.Decrypt(ctx, &kmsapi.DecryptRequest{Ciphertext: e.Ciphertext, KeyId: e.KeyID, Annotations: e.Annotations, Uid: uuid.NewString()})
+		r, err = p.client.Decrypt(ctx, &kmsapi.DecryptRequest{
+			Ciphertext: e.Ciphertext, KeyId: e.KeyID, Annotations: e.Annotations, Uid: uuid.NewString(),
+		})
 		return err
 	})
 	return r.GetPlaintext(), err

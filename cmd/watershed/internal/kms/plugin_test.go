@@ -105,7 +105,9 @@ func TestEnvelope_limits(t *testing.T) {
 	}
 	for _, bad := range []envelope{
 		{KeyID: "a"}, {Ciphertext: []byte("b")}, {KeyID: strings.Repeat("a", maxKeyID+1), Ciphertext: []byte("b")},
-		{KeyID: "a", Ciphertext: make([]byte, maxCiphertext+1)}, {KeyID: "a", Ciphertext: []byte("b"), Annotations: map[string][]byte{"x": make([]byte, maxAnnotations)}},
+		{KeyID: "a", Ciphertext: make([]byte, maxCiphertext+1)}, {
+			KeyID: "a", Ciphertext: []byte("b"), Annotations: map[string][]byte{"x": make([]byte, maxAnnotations)},
+		},
 	} {
 		if bad.validate() == nil {
 			t.Errorf("%d, %d and %d bytes were accepted", len(bad.KeyID), len(bad.Ciphertext), len(bad.Annotations))

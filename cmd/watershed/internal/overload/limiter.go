@@ -68,11 +68,13 @@ func (l *Limiter) Admit(ctx context.Context, user string, cost Cost) (done func(
 
 // AdmitWatch waits until the watch of a user may start. Cost is that of its start: of a
 // list if it begins with all objects, else of a GET. Places is how many watches it counts as,
-// see [Places]: a user that has no other watch may have one that takes more than its limit. The caller calls done when the watch
-// has ended. It can call started when the objects that the watch begins with are sent;
+// see [Places]: a user that has no other watch may have one that takes more than its limit. The caller calls done when
+// the watch has ended. It can call started when the objects that the watch begins with are sent;
 // otherwise the units of the start are released after [Options.WatchStart]. The error is a
 // status of the Kubernetes API with code 429.
-func (l *Limiter) AdmitWatch(ctx context.Context, user string, cost Cost, places int) (started, done func(), err error) {
+func (l *Limiter) AdmitWatch(
+	ctx context.Context, user string, cost Cost, places int,
+) (started, done func(), err error) {
 	l.mu.Lock()
 	a := l.accountLocked(user)
 	places = max(places, 1)

@@ -44,8 +44,10 @@ func (l *Limiter) check(t *testing.T) {
 	if slow != l.slow || slow > l.opts.Slow {
 		t.Errorf("accounts have %d slow lists of %d", slow, l.slow)
 	}
-	if held != l.opts.Units-l.free || l.free < 0 || waiting != l.waiting || waiting > l.opts.Waiting || watches != l.places || l.requests > l.opts.Units {
-		t.Errorf("accounts hold %d units of %d with %d free, %d wait of %d, %d watch of %d", held, l.opts.Units, l.free, waiting, l.waiting, watches, l.places)
+	if held != l.opts.Units-l.free || l.free < 0 || waiting != l.waiting || waiting > l.opts.Waiting ||
+		watches != l.places || l.requests > l.opts.Units {
+		t.Errorf("accounts hold %d units of %d with %d free, %d wait of %d, %d watch of %d", held, l.opts.Units, l.free,
+			waiting, l.waiting, watches, l.places)
 	}
 }
 
@@ -53,14 +55,17 @@ func (l *Limiter) check(t *testing.T) {
 func (l *Limiter) checkIdle(t *testing.T) {
 	t.Helper()
 	l.check(t)
-	if s := l.Stats(); s.InFlight != 0 || s.Requests != 0 || s.Waiting != 0 || s.Watches != 0 || s.Slow != 0 || s.Users != 0 {
+	if s := l.Stats(); s.InFlight != 0 || s.Requests != 0 || s.Waiting != 0 || s.Watches != 0 || s.Slow != 0 ||
+		s.Users != 0 {
 		t.Errorf("left: %+v", s)
 	}
 }
 
 // flood starts n requests of a user at once, which are served for the given time each. A
 // rejected request is repeated after a while, until ctx ends.
-func flood(ctx context.Context, l *Limiter, running *sync.WaitGroup, user string, n int, cost Cost, service time.Duration) {
+func flood(
+	ctx context.Context, l *Limiter, running *sync.WaitGroup, user string, n int, cost Cost, service time.Duration,
+) {
 	for range n {
 		running.Go(func() {
 			for ctx.Err() == nil {
@@ -101,7 +106,8 @@ func TestLimiter_oneGreedyUser(t *testing.T) {
 		cost    Cost
 		service time.Duration
 	}{
-		"gets": {Get, 10 * time.Millisecond}, "lists": {List(1 << 30), 100 * time.Millisecond}, "lists that never end": {List(5000), 24 * time.Hour},
+		"gets": {Get, 10 * time.Millisecond}, "lists": {List(1 << 30), 100 * time.Millisecond},
+		"lists that never end": {List(5000), 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,7 +182,8 @@ func TestLimiter_random(t *testing.T) {
 			var running sync.WaitGroup
 			for range 2000 {
 				user, cost := fmt.Sprint(random.IntN(12)), Cost(random.IntN(8)-1)
-				service, patience := time.Duration(random.IntN(40))*time.Millisecond, time.Duration(random.IntN(80))*time.Millisecond
+				service, patience := time.Duration(random.IntN(40))*time.Millisecond,
+					time.Duration(random.IntN(80))*time.Millisecond
 				kind, places := random.IntN(4), random.IntN(4)
 				running.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -281,16 +288,19 @@ func TestLimiter_rejects(t *testing.T) {
 		}
 		began := time.Now()
 		_, err = l.Admit(t.Context(), "b", Get)
-		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 || time.Since(began) != l.opts.MaxWait {
+		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 ||
+			time.Since(began) != l.opts.MaxWait {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		began = time.Now()
-		if _, err := l.Admit(ctx, "b", Get); !apierrors.IsTooManyRequests(err) || time.Since(began) != 10*time.Millisecond {
+		if _, err := l.Admit(ctx, "b", Get); !apierrors.IsTooManyRequests(err) ||
+			time.Since(began) != 10*time.Millisecond {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if s := l.Stats(); s.Rejected != (Rejections{Late: 1, Canceled: 1}) || s.Waiting != 0 || s.InFlight != 1 || s.Users != 1 {
+		if s := l.Stats(); s.Rejected != (Rejections{Late: 1, Canceled: 1}) || s.Waiting != 0 || s.InFlight != 1 ||
+			s.Users != 1 {
 			t.Errorf("%+v", s)
 		}
 		done()
@@ -308,7 +318,8 @@ func TestLimiter_watches(t *testing.T) {
 			for n := 0; ; n++ {
 				started, done, err := l.AdmitWatch(t.Context(), user, List(400), 1)
 				if err != nil {
-					if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || seconds < 5 {
+					if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) ||
+						seconds < 5 {
 						t.Error(err)
 					}
 					return n

@@ -40,7 +40,9 @@ func Cluster(ctx context.Context, e fleet.Entry, opts *Options) []Result {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	i := &inspection{opts: opts, entry: e}
-	i.about = remedy.Subject{Program: opts.Program, Cluster: e.Name, Context: opts.Contexts[e.Name], Kubeconfig: opts.Kubeconfig}
+	i.about = remedy.Subject{
+		Program: opts.Program, Cluster: e.Name, Context: opts.Contexts[e.Name], Kubeconfig: opts.Kubeconfig,
+	}
 	i.name()
 	if !i.credentials() {
 		return i.all
@@ -59,7 +61,8 @@ func Cluster(ctx context.Context, e fleet.Entry, opts *Options) []Result {
 // name checks that no other source has a cluster of the same name.
 func (i *inspection) name() {
 	if len(i.entry.Shadowed) > 0 {
-		i.bad(checkName, fleet.NameTaken, "another cluster of this name is left out; it is in "+strings.Join(i.entry.Shadowed, ", "))
+		i.bad(checkName, fleet.NameTaken,
+			"another cluster of this name is left out; it is in "+strings.Join(i.entry.Shadowed, ", "))
 		return
 	}
 	i.good(checkName, "no other source has a cluster of this name")
@@ -83,9 +86,11 @@ func (i *inspection) credentials() bool {
 	case err != nil:
 		i.bad(checkCredentials, string(fleet.NoCredentials), "client certificate: "+err.Error())
 	case !expires.IsZero() && time.Now().After(expires):
-		i.bad(checkCredentials, string(fleet.Unauthorized), "the client certificate expired at "+expires.UTC().Format(time.RFC3339))
+		i.bad(checkCredentials, string(fleet.Unauthorized),
+			"the client certificate expired at "+expires.UTC().Format(time.RFC3339))
 	case !expires.IsZero() && time.Until(expires) < expiresSoon:
-		i.problem(Warning, checkCredentials, string(fleet.Unauthorized), "the client certificate expires at "+expires.UTC().Format(time.RFC3339))
+		i.problem(Warning, checkCredentials, string(fleet.Unauthorized),
+			"the client certificate expires at "+expires.UTC().Format(time.RFC3339))
 	default:
 		i.good(checkCredentials, kindOf(cfg))
 	}
@@ -150,13 +155,14 @@ func (i *inspection) connection(ctx context.Context) bool {
 		mu   sync.Mutex
 		ends time.Time // of the server's certificate
 	)
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{TLSHandshakeDone: func(s tls.ConnectionState, _ error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(s.PeerCertificates) > 0 {
-			ends = s.PeerCertificates[0].NotAfter
-		}
-	}})
+	traced := httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{TLSHandshakeDone: func(s tls.ConnectionState, _ error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(s.PeerCertificates) > 0 {
+				ends = s.PeerCertificates[0].NotAfter
+			}
+		}})
 	var err error
 	i.probe, err = fleet.NewProbe(traced, i.cluster)
 	if err != nil && i.probe.At.IsZero() {
@@ -168,11 +174,13 @@ func (i *inspection) connection(ctx context.Context) bool {
 	address := i.entry.Config.Host
 	switch why := i.cluster.Unverified(); {
 	case why != "":
-		i.problem(Warning, checkConnection, remedy.UnverifiedServer, fmt.Sprintf("%s answers; %s, so whoever can redirect connections receives the credentials", address, why))
+		i.problem(Warning, checkConnection, remedy.UnverifiedServer,
+			fmt.Sprintf("%s answers; %s, so whoever can redirect connections receives the credentials", address, why))
 	case ends.IsZero(), time.Until(ends) > expiresSoon:
 		i.good(checkConnection, address+" answers")
 	default:
-		i.problem(Warning, checkConnection, string(fleet.CertificateExpired), fmt.Sprintf("%s answers; its certificate expires at %s", address, ends.UTC().Format(time.RFC3339)))
+		i.problem(Warning, checkConnection, string(fleet.CertificateExpired),
+			fmt.Sprintf("%s answers; its certificate expires at %s", address, ends.UTC().Format(time.RFC3339)))
 	}
 	return true
 }
@@ -184,7 +192,8 @@ func (i *inspection) clock() {
 		if i.probe.Skew < 0 {
 			word = "behind"
 		}
-		i.bad(checkClock, fleet.ClockSkew, fmt.Sprintf("the clock of the API server is %s %s", i.probe.Skew.Abs(), word))
+		i.bad(checkClock, fleet.ClockSkew,
+			fmt.Sprintf("the clock of the API server is %s %s", i.probe.Skew.Abs(), word))
 		return
 	}
 	i.good(checkClock, fmt.Sprintf("differs by %s", i.probe.Skew.Abs()))
@@ -194,7 +203,8 @@ func (i *inspection) clock() {
 func (i *inspection) speed() {
 	took := i.probe.Took.Round(time.Millisecond)
 	if i.probe.IsSlow() {
-		i.problem(Warning, checkSpeed, fleet.Slow, fmt.Sprintf("the API server took %s to answer a request for its version", took))
+		i.problem(Warning, checkSpeed, fleet.Slow,
+			fmt.Sprintf("the API server took %s to answer a request for its version", took))
 		return
 	}
 	i.good(checkSpeed, fmt.Sprintf("a request took %s", took))
@@ -203,7 +213,9 @@ func (i *inspection) speed() {
 // version checks that the cluster is not newer than the types of this program.
 func (i *inspection) version() {
 	if i.probe.IsNewer() {
-		i.problem(Warning, checkVersion, fleet.ClusterIsNewer, fmt.Sprintf("the cluster has Kubernetes %s, and this program has the types of 1.%d", i.probe.Version, fleet.KubernetesMinor))
+		i.problem(Warning, checkVersion, fleet.ClusterIsNewer,
+			fmt.Sprintf("the cluster has Kubernetes %s, and this program has the types of 1.%d", i.probe.Version,
+				fleet.KubernetesMinor))
 		return
 	}
 	i.good(checkVersion, "Kubernetes "+i.probe.Version)

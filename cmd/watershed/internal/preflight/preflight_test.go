@@ -37,9 +37,25 @@ func TestCluster_withoutConnection(t *testing.T) {
 		reason string
 	}{
 		"no credentials": {fleet.Entry{Err: errors.New("no such file")}, "credentials", "NoCredentials"},
-		"no plugin":      {fleet.Entry{Config: &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: &clientcmdapi.ExecConfig{Command: "/nonexistent/plugin", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}}}, "credentials", "NoCredentials"},
-		"unreachable":    {fleet.Entry{Config: &rest.Config{Host: "https://127.0.0.1:1"}}, "connection", "Unreachable"},
-		"name":           {fleet.Entry{Config: &rest.Config{Host: "https://127.0.0.1:1"}, Shadowed: []string{"folder /b"}}, "name", "NameTaken"},
+		"no plugin": {
+			fleet.Entry{
+				Config: &rest.Config{
+					Host: "https://127.0.0.1:1",
+					ExecProvider: &clientcmdapi.ExecConfig{
+						Command:         "/nonexistent/plugin",
+						APIVersion:      "client.authentication.k8s.io/v1",
+						InteractiveMode: "Never",
+					},
+				},
+			}, "credentials", "NoCredentials",
+		},
+		"unreachable": {fleet.Entry{Config: &rest.Config{Host: "https://127.0.0.1:1"}}, "connection", "Unreachable"},
+		"name": {
+			fleet.Entry{
+				Config:   &rest.Config{Host: "https://127.0.0.1:1"},
+				Shadowed: []string{"folder /b"},
+			}, "name", "NameTaken",
+		},
 	} {
 		c.entry.Name = "one"
 		results := Cluster(t.Context(), c.entry, &Options{Fleet: &fleet.Options{}, Program: "watershed"})
@@ -95,7 +111,10 @@ func TestDescribeMissing(t *testing.T) {
 func TestCluster_ends(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	results := Cluster(ctx, fleet.Entry{Name: "one", Config: &rest.Config{Host: "https://127.0.0.1:1"}}, &Options{Fleet: &fleet.Options{}})
+	results := Cluster(ctx, fleet.Entry{
+		Name:   "one",
+		Config: &rest.Config{Host: "https://127.0.0.1:1"},
+	}, &Options{Fleet: &fleet.Options{}})
 	if last := results[len(results)-1]; last.Outcome != Bad {
 		t.Errorf("%+v", last)
 	}
@@ -104,7 +123,9 @@ func TestCluster_ends(t *testing.T) {
 // A server whose certificate is not verified works, with a warning.
 func TestConnection_unverifiedServer(t *testing.T) {
 	for _, plain := range []bool{false, true} {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"major":"1","minor":"30"}`) }))
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"major":"1","minor":"30"}`)
+		}))
 		config := &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: !plain}}
 		want := "insecure-skip-tls-verify"
 		if plain {
@@ -117,7 +138,8 @@ func TestConnection_unverifiedServer(t *testing.T) {
 		cluster, err := kube.FromConfig(config, nil)
 		expect.NoError(t, err)
 		i := &inspection{opts: &Options{}, cluster: cluster, entry: fleet.Entry{Config: config}}
-		if !i.connection(t.Context()) || i.all[0].Outcome != Warning || !strings.Contains(i.all[0].Message, want) || !strings.Contains(i.all[0].Remedy, "--certificate-authority") {
+		if !i.connection(t.Context()) || i.all[0].Outcome != Warning || !strings.Contains(i.all[0].Message, want) ||
+			!strings.Contains(i.all[0].Remedy, "--certificate-authority") {
 			t.Errorf("%+v", i.all)
 		}
 		cluster.CloseIdleConnections()
@@ -151,13 +173,18 @@ func TestCallers(t *testing.T) {
 		} else {
 			server.StartTLS()
 		}
-		cluster, err := kube.FromConfig(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: !c.plain}}, nil)
+		cluster, err := kube.FromConfig(&rest.Config{
+			Host:            server.URL,
+			TLSClientConfig: rest.TLSClientConfig{Insecure: !c.plain},
+		}, nil)
 		expect.NoError(t, err)
 		i := &inspection{opts: &Options{PassThrough: c.passThrough}, cluster: cluster}
 		i.callers(t.Context())
 		cluster.CloseIdleConnections()
 		server.Close()
-		if got := i.all[0]; got.Outcome != c.want || c.want != Good && (got.Reason != "IndistinctCallers" || !strings.HasPrefix(got.Remedy, "use the https address of the API server itself")) {
+		if got := i.all[0]; got.Outcome != c.want ||
+			c.want != Good && (got.Reason != "IndistinctCallers" ||
+				!strings.HasPrefix(got.Remedy, "use the https address of the API server itself")) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}

@@ -55,7 +55,14 @@ func (r *results) good(check, message string) {
 func (r *results) problem(outcome Outcome, check, reason, message string, resources ...string) {
 	about := r.about
 	about.Resources = resources
-	r.all = append(r.all, Result{Cluster: about.Cluster, Check: check, Outcome: outcome, Reason: reason, Message: message, Remedy: remedy.For(reason, about)})
+	r.all = append(r.all, Result{
+		Cluster: about.Cluster,
+		Check:   check,
+		Outcome: outcome,
+		Reason:  reason,
+		Message: message,
+		Remedy:  remedy.For(reason, about),
+	})
 }
 
 func (r *results) bad(check, reason, message string, resources ...string) {

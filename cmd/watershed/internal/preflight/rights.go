@@ -39,7 +39,8 @@ func (i *inspection) authentication(ctx context.Context) bool {
 		return false
 	}
 	i.clients = clients
-	review, err := clients.authentication.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := clients.authentication.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	switch reason := fleet.TroubleOf(err); reason {
 	case "":
 		i.about.User = review.Status.UserInfo.Username
@@ -84,7 +85,9 @@ func (i *inspection) resources(ctx context.Context) {
 	i.callers(ctx)
 	if i.opts.Observe > 0 && len(mirrored) > 0 {
 		// A watch begins with all objects, and there are few namespaces.
-		at := max(0, slices.IndexFunc(mirrored, func(r kube.Resource) bool { return r.GroupResource() == schema.GroupResource{Resource: "namespaces"} }))
+		at := max(0, slices.IndexFunc(mirrored, func(r kube.Resource) bool {
+			return r.GroupResource() == schema.GroupResource{Resource: "namespaces"}
+		}))
 		i.stability(ctx, mirrored[at])
 	}
 }
@@ -94,18 +97,23 @@ func (i *inspection) stability(ctx context.Context, r kube.Resource) {
 	ctx, cancel := context.WithTimeout(ctx, i.opts.Observe)
 	defer cancel()
 	began := time.Now()
-	for _, err := range i.cluster.Watch(ctx, kube.Query{Resource: r.GroupVersionResource, Namespace: i.namespace(r), MetadataOnly: true}, "") {
+	for _, err := range i.cluster.Watch(ctx, kube.Query{
+		Resource: r.GroupVersionResource, Namespace: i.namespace(r), MetadataOnly: true,
+	}, "") {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			continue
 		case fleet.TroubleOf(err) == fleet.Forbidden:
 			return // the check of the rights has reported it
 		}
-		i.bad(checkStability, fleet.Flapping, fmt.Sprintf("a watch of %s broke after %s: %s", r.GroupResource(), time.Since(began).Round(time.Millisecond), rootOf(err)))
+		i.bad(checkStability, fleet.Flapping,
+			fmt.Sprintf("a watch of %s broke after %s: %s", r.GroupResource(),
+				time.Since(began).Round(time.Millisecond), rootOf(err)))
 		return
 	}
 	if ctx.Err() == nil {
-		i.bad(checkStability, fleet.Flapping, fmt.Sprintf("a watch of %s ended after %s", r.GroupResource(), time.Since(began).Round(time.Millisecond)))
+		i.bad(checkStability, fleet.Flapping,
+			fmt.Sprintf("a watch of %s ended after %s", r.GroupResource(), time.Since(began).Round(time.Millisecond)))
 		return
 	}
 	i.good(checkStability, fmt.Sprintf("a watch stayed open for %s", i.opts.Observe))
@@ -217,9 +225,12 @@ func (i *inspection) reviews(ctx context.Context) {
 	case err != nil:
 		i.bad(checkReviews, string(fleet.TroubleOf(err)), "review of own rights: "+rootOf(err))
 	case len(missing) > 0 && i.opts.Open:
-		i.bad(checkReviews, remedy.ReviewsForbidden, "may not create "+listed(names)+", so no other user than that of serve has access", names...)
+		i.bad(checkReviews, remedy.ReviewsForbidden,
+			"may not create "+listed(names)+", so no other user than that of serve has access", names...)
 	case len(missing) > 0:
-		i.problem(Warning, checkReviews, remedy.ReviewsForbidden, "may not create "+listed(names)+", so only the owner of the server, and the user of serve, have access", names...)
+		i.problem(Warning, checkReviews, remedy.ReviewsForbidden,
+			"may not create "+listed(names)+", so only the owner of the server, and the user of serve, have access",
+			names...)
 	default:
 		i.good(checkReviews, "may authenticate and authorize callers")
 	}
@@ -270,11 +281,12 @@ func (i *inspection) missing(ctx context.Context, namespace string, rights []rig
 
 // may asks the API server whether the credentials have a right.
 func (i *inspection) may(ctx context.Context, namespace string, r right) (bool, error) {
-	review, err := i.clients.authorization.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: r.verb, Group: r.resource.Group, Resource: r.resource.Resource, Namespace: namespace,
-		}},
-	}, metav1.CreateOptions{})
+	review, err := i.clients.authorization.SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: r.verb, Group: r.resource.Group, Resource: r.resource.Resource, Namespace: namespace,
+			}},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}

@@ -146,7 +146,8 @@ func (c *cluster) line(width int) string {
 	if c.Expected > c.Objects {
 		objects += fmt.Sprintf("/%d", c.Expected)
 	}
-	return fmt.Sprintf("%s  %s %3.0f%%  %d/%d resources  %s objects", name, bar(c.part(), c.settled()), 100*c.shown(), c.Synced, c.Resources, objects)
+	return fmt.Sprintf("%s  %s %3.0f%%  %d/%d resources  %s objects", name, bar(c.part(), c.settled()), 100*c.shown(),
+		c.Synced, c.Resources, objects)
 }
 
 // shown returns the part that is shown: one that is settled is whole, even if some resources
@@ -185,5 +186,6 @@ func summary(all []cluster, after time.Duration) string {
 	if failed > 0 {
 		text += fmt.Sprintf(", %d unreachable", failed)
 	}
-	return text + fmt.Sprintf(", %d/%d resources, %d objects, %s", synced, resources, objects, after.Round(100*time.Millisecond))
+	return text + fmt.Sprintf(", %d/%d resources, %d objects, %s", synced, resources, objects,
+		after.Round(100*time.Millisecond))
 }

@@ -36,7 +36,10 @@ func TestLines(t *testing.T) {
 		{"eu-1", fleet.Status{State: fleet.Live, Synced: 62, Resources: 62, Objects: 259, Expected: 259}},
 		{"eu-2", fleet.Status{State: fleet.Syncing, Synced: 31, Resources: 62, Objects: 500, Expected: 1000}},
 		{"eu-3", fleet.Status{State: fleet.Connecting}},
-		{"a-long-name", fleet.Status{State: fleet.Connecting, Err: fmt.Errorf("/api: %w\n/apis: refused", syscall.ECONNREFUSED)}},
+		{
+			"a-long-name",
+			fleet.Status{State: fleet.Connecting, Err: fmt.Errorf("/api: %w\n/apis: refused", syscall.ECONNREFUSED)},
+		},
 		{"us-1", fleet.Status{State: fleet.Syncing, Synced: 62, Resources: 62, Objects: 10, Expected: 10}},
 		{"us-2", fleet.Status{State: fleet.Syncing, Synced: 31, Resources: 62}},
 	}
@@ -85,7 +88,9 @@ func TestRun(t *testing.T) {
 	for i := range 3 {
 		cfg := sim.Cluster(i).Config()
 		if i == 1 {
-			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return untilShown{next, &out, sim.Cluster(i).Name()} })
+			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return untilShown{next, &out, sim.Cluster(i).Name()}
+			})
 		}
 		entries = append(entries, entry(t, sim.Cluster(i).Name(), cfg))
 	}
@@ -105,7 +110,8 @@ func TestRun(t *testing.T) {
 	cancel()
 	expect.NoError(t, <-running)
 	text := out.String()
-	if !strings.Contains(text, "first sync: ") || !strings.Contains(text, "simulated-00001") || !strings.HasSuffix(text, "\x1b[J") {
+	if !strings.Contains(text, "first sync: ") || !strings.Contains(text, "simulated-00001") ||
+		!strings.HasSuffix(text, "\x1b[J") {
 		t.Errorf("%q", text)
 	}
 }

@@ -330,6 +330,7 @@ func compareKey(b *binding, key objectKey) int {
 
 // sameRule reports whether two rules are written in the same way.
 func sameRule(a, b rbacv1.PolicyRule) bool {
-	return slices.Equal(a.Verbs, b.Verbs) && slices.Equal(a.APIGroups, b.APIGroups) && slices.Equal(a.Resources, b.Resources) &&
+	return slices.Equal(a.Verbs, b.Verbs) && slices.Equal(a.APIGroups, b.APIGroups) &&
+		slices.Equal(a.Resources, b.Resources) &&
 		slices.Equal(a.ResourceNames, b.ResourceNames) && slices.Equal(a.NonResourceURLs, b.NonResourceURLs)
 }

@@ -43,11 +43,15 @@ func person(name string, groups ...string) *authenticationv1.UserInfo {
 
 var (
 	readPods = rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
-	getPod   = replica.Attributes{Verb: "get", IsResource: true, Version: "v1", Resource: "pods", Namespace: "a", Name: "x"}
+	getPod   = replica.Attributes{
+		Verb: "get", IsResource: true, Version: "v1", Resource: "pods", Namespace: "a", Name: "x",
+	}
 )
 
 // check compares a decision.
-func check(t *testing.T, p *Policy, user *authenticationv1.UserInfo, a replica.Attributes, allowed bool, reason string) {
+func check(
+	t *testing.T, p *Policy, user *authenticationv1.UserInfo, a replica.Attributes, allowed bool, reason string,
+) {
 	t.Helper()
 	gotAllowed, gotReason := p.Authorize(user, a)
 	if gotAllowed != allowed || gotReason != reason {
@@ -62,11 +66,16 @@ func TestAuthorize_followsEachObject(t *testing.T) {
 	p.SetClusterRoleBinding(clusterBinding("readers", "reader", userSubject("alice")))
 	check(t, p, alice, getPod, false, `RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found`)
 	p.SetRoleBinding(namespaceBinding("a", "own", "Role", "local", userSubject("alice")))
-	check(t, p, alice, getPod, false, `RBAC: [clusterrole.rbac.authorization.k8s.io "reader" not found, role.rbac.authorization.k8s.io "local" not found]`)
-	p.SetRole(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "local"}, Rules: []rbacv1.PolicyRule{readPods}})
+	check(t, p, alice, getPod, false,
+		`RBAC: [clusterrole.rbac.authorization.k8s.io "reader" not found, role.rbac.authorization.k8s.io "local" not found]`)
+	p.SetRole(&rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "local"},
+		Rules:      []rbacv1.PolicyRule{readPods},
+	})
 	check(t, p, alice, getPod, true, `RBAC: allowed by RoleBinding "own/a" of Role "local" to User "alice"`)
 	p.SetClusterRole(clusterRole("reader", readPods))
-	check(t, p, alice, getPod, true, `RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "reader" to User "alice"`)
+	check(t, p, alice, getPod, true,
+		`RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "reader" to User "alice"`)
 	p.SetClusterRole(clusterRole("reader"))
 	p.DeleteRole("a", "local")
 	check(t, p, alice, getPod, false, `RBAC: role.rbac.authorization.k8s.io "local" not found`)
@@ -79,8 +88,10 @@ func TestAuthorize_followsEachObject(t *testing.T) {
 func TestAuthorize_changedClusterRoleBehindRoleBinding(t *testing.T) {
 	p := New()
 	p.SetClusterRole(clusterRole("view", readPods))
-	p.SetRoleBinding(namespaceBinding("a", "viewers", "ClusterRole", "view", rbacv1.Subject{Kind: "Group", Name: "dev"}))
-	check(t, p, person("bob", "dev"), getPod, true, `RBAC: allowed by RoleBinding "viewers/a" of ClusterRole "view" to Group "dev"`)
+	p.SetRoleBinding(namespaceBinding("a", "viewers", "ClusterRole", "view",
+		rbacv1.Subject{Kind: "Group", Name: "dev"}))
+	check(t, p, person("bob", "dev"), getPod, true,
+		`RBAC: allowed by RoleBinding "viewers/a" of ClusterRole "view" to Group "dev"`)
 	if !p.SetClusterRole(clusterRole("view")) {
 		t.Error("the change is not reported")
 	}
@@ -93,11 +104,13 @@ func TestAuthorize_serviceAccounts(t *testing.T) {
 	account := rbacv1.Subject{Kind: "ServiceAccount", Name: "robot"}
 	p.SetRoleBinding(namespaceBinding("a", "own", "ClusterRole", "view", account))
 	p.SetClusterRoleBinding(clusterBinding("homeless", "view", account))
-	check(t, p, person("system:serviceaccount:a:robot"), getPod, true, `RBAC: allowed by RoleBinding "own/a" of ClusterRole "view" to ServiceAccount "robot/a"`)
+	check(t, p, person("system:serviceaccount:a:robot"), getPod, true,
+		`RBAC: allowed by RoleBinding "own/a" of ClusterRole "view" to ServiceAccount "robot/a"`)
 	check(t, p, person("system:serviceaccount:b:robot"), getPod, false, "")
 	account.Namespace = "b"
 	p.SetClusterRoleBinding(clusterBinding("homeless", "view", account))
-	check(t, p, person("system:serviceaccount:b:robot"), getPod, true, `RBAC: allowed by ClusterRoleBinding "homeless" of ClusterRole "view" to ServiceAccount "robot/b"`)
+	check(t, p, person("system:serviceaccount:b:robot"), getPod, true,
+		`RBAC: allowed by ClusterRoleBinding "homeless" of ClusterRole "view" to ServiceAccount "robot/b"`)
 }
 
 func TestPolicy_reportsChanges(t *testing.T) {
@@ -127,7 +140,13 @@ func TestPolicy_reportsChanges(t *testing.T) {
 // TestPolicy_dropsEverything checks that nothing stays in the indexes of deleted objects.
 func TestPolicy_dropsEverything(t *testing.T) {
 	p := New()
-	subjects := []rbacv1.Subject{userSubject("alice"), userSubject("alice"), {Kind: "Group", Name: "dev"}, {Kind: "ServiceAccount", Name: "robot"}, {Kind: "Robot"}}
+	subjects := []rbacv1.Subject{
+		userSubject("alice"),
+		userSubject("alice"),
+		{Kind: "Group", Name: "dev"},
+		{Kind: "ServiceAccount", Name: "robot"},
+		{Kind: "Robot"},
+	}
 	for i := range 10 {
 		namespace, name := fmt.Sprint("n", i%3), fmt.Sprint("b", i)
 		p.SetRole(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
@@ -149,7 +168,9 @@ func TestPolicy_dropsEverything(t *testing.T) {
 		}
 		p.DeleteClusterRoleBinding(name)
 	}
-	expect.Equal(t, []int{len(p.roles), len(p.clusterRoles), len(p.bindings), len(p.users), len(p.groups)}, []int{0, 0, 0, 0, 0})
+	expect.Equal(t, []int{
+		len(p.roles), len(p.clusterRoles), len(p.bindings), len(p.users), len(p.groups),
+	}, []int{0, 0, 0, 0, 0})
 }
 
 // TestPolicy_changesAreAtomic replaces a binding again and again. Each of its states allows
@@ -192,12 +213,17 @@ func BenchmarkAuthorize(b *testing.B) {
 	for i := range 1000 {
 		name := fmt.Sprint("team-", i)
 		p.SetClusterRole(clusterRole(name, readPods, readPods, readPods, readPods))
-		p.SetClusterRoleBinding(clusterBinding(name, name, rbacv1.Subject{Kind: "Group", Name: name}, userSubject("lead-"+name)))
-		p.SetRoleBinding(namespaceBinding(name, "readers", "ClusterRole", name, rbacv1.Subject{Kind: "Group", Name: "readers"}))
+		p.SetClusterRoleBinding(
+			clusterBinding(name, name, rbacv1.Subject{Kind: "Group", Name: name}, userSubject("lead-"+name)),
+		)
+		p.SetRoleBinding(namespaceBinding(name, "readers", "ClusterRole", name,
+			rbacv1.Subject{Kind: "Group", Name: "readers"}))
 	}
 	user := person("lead-team-7", "readers", "system:authenticated", "team-8", "other")
 	allowed := getPod
-	denied := replica.Attributes{Verb: "delete", IsResource: true, Version: "v1", Resource: "secrets", Namespace: "team-9", Name: "x"}
+	denied := replica.Attributes{
+		Verb: "delete", IsResource: true, Version: "v1", Resource: "secrets", Namespace: "team-9", Name: "x",
+	}
 	for name, a := range map[string]replica.Attributes{"allowed": allowed, "denied": denied} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -226,7 +252,8 @@ func TestMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	bindings := make([]*rbacv1.RoleBinding, n)
 	for i := range bindings {
-		bindings[i] = namespaceBinding(fmt.Sprint("ns-", i), "readers", "ClusterRole", "view", userSubject(fmt.Sprint("user-", i)), rbacv1.Subject{Kind: "Group", Name: "dev"})
+		bindings[i] = namespaceBinding(fmt.Sprint("ns-", i), "readers", "ClusterRole", "view",
+			userSubject(fmt.Sprint("user-", i)), rbacv1.Subject{Kind: "Group", Name: "dev"})
 	}
 	p := New()
 	runtime.GC()

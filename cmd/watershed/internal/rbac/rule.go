@@ -21,10 +21,14 @@ func ruleAllows(rule *rbacv1.PolicyRule, a *replica.Attributes) bool {
 		return false
 	}
 	if !a.IsResource {
-		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool { return pathMatches(pattern, a.Path) })
+		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool {
+			return pathMatches(pattern, a.Path)
+		})
 	}
 	return matches(rule.APIGroups, a.Group) &&
-		slices.ContainsFunc(rule.Resources, func(pattern string) bool { return resourceMatches(pattern, a.Resource, a.Subresource) }) &&
+		slices.ContainsFunc(rule.Resources, func(pattern string) bool {
+			return resourceMatches(pattern, a.Resource, a.Subresource)
+		}) &&
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.Name))
 }
 

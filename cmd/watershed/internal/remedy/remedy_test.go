@@ -36,7 +36,8 @@ func reasonsIn(t *testing.T, path string) (reasons []string) {
 
 // TestFor_everyReason fails for a reason without a text of its own.
 func TestFor_everyReason(t *testing.T) {
-	reasons := append(reasonsIn(t, "../../../../fleet/internal/health/trouble.go"), reasonsIn(t, "../../../../fleet/internal/health/problem.go")...)
+	reasons := append(reasonsIn(t, "../../../../fleet/internal/health/trouble.go"),
+		reasonsIn(t, "../../../../fleet/internal/health/problem.go")...)
 	if len(reasons) < 19 {
 		t.Fatalf("found only %q", reasons)
 	}
@@ -44,8 +45,12 @@ func TestFor_everyReason(t *testing.T) {
 		if texts[reason] == "" {
 			t.Errorf("there is no remedy for %s", reason)
 		}
-		for _, about := range []Subject{{Program: "watershed"}, {Program: "kubectl watershed", Cluster: "c", Context: "it's", User: "u", Resources: []string{"pods"}}} {
-			if text := For(reason, about); strings.ContainsAny(text, "{}") || text == "" || strings.Contains(text, "  ") {
+		for _, about := range []Subject{
+			{Program: "watershed"},
+			{Program: "kubectl watershed", Cluster: "c", Context: "it's", User: "u", Resources: []string{"pods"}},
+		} {
+			if text := For(reason, about); strings.ContainsAny(text, "{}") || text == "" ||
+				strings.Contains(text, "  ") {
 				t.Errorf("%s: %q", reason, text)
 			}
 		}
@@ -53,8 +58,15 @@ func TestFor_everyReason(t *testing.T) {
 }
 
 func TestFor(t *testing.T) {
-	about := Subject{Program: "watershed", Cluster: "eu", Context: "admin@eu", User: "system:serviceaccount:ws:reader", Resources: []string{"pods", "secrets"}}
-	want := "grant the rights as an administrator: watershed rbac --context admin@eu --service-account ws/reader | kubectl --context ADMIN apply -f -; or leave the resources out: serve --except pods,secrets"
+	about := Subject{
+		Program:   "watershed",
+		Cluster:   "eu",
+		Context:   "admin@eu",
+		User:      "system:serviceaccount:ws:reader",
+		Resources: []string{"pods", "secrets"},
+	}
+	want := "grant the rights as an administrator: watershed rbac --context admin@eu --service-account ws/reader | " +
+		"kubectl --context ADMIN apply -f -; or leave the resources out: serve --except pods,secrets"
 	if got := For("Forbidden", about); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -74,7 +86,8 @@ func TestFor(t *testing.T) {
 	if got := For("Forbidden", about); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := For("Unheard", about); got != "look at the log of the server, which has the whole error, and run: watershed check eu" {
+	if got := For("Unheard", about); got != "look at the log of the server, which has the whole error, and run: "+
+		"watershed check eu" {
 		t.Error(got)
 	}
 }

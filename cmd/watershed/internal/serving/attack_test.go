@@ -50,7 +50,8 @@ func TestAttack(t *testing.T) {
 	client, fresh := w.client(t, true), w.client(t, false)
 	fresh.Transport.(*http.Transport).DisableKeepAlives = true
 	latencies(t, client, w.address, window/2) // warm up
-	before, beforeFresh := quietest(t, client, w.address, window, windows), quietest(t, fresh, w.address, window, windows)
+	before, beforeFresh := quietest(t, client, w.address, window, windows),
+		quietest(t, fresh, w.address, window, windows)
 	empty := memory()
 	end := attack(t, w.address, n, allKinds)
 	waitForConnections(t, w, n*9/10)
@@ -63,7 +64,8 @@ func TestAttack(t *testing.T) {
 	const noise, handshakeNoise = 10 * time.Millisecond, 100 * time.Millisecond
 	var during, duringFresh time.Duration
 	for range attempts {
-		during, duringFresh = quietest(t, client, w.address, window, windows), quietest(t, fresh, w.address, window, windows)
+		during, duringFresh = quietest(t, client, w.address, window, windows),
+			quietest(t, fresh, w.address, window, windows)
 		if during <= 2*before+noise && duringFresh <= 2*beforeFresh+handshakeNoise {
 			break
 		}
@@ -71,7 +73,8 @@ func TestAttack(t *testing.T) {
 	left := w.Stats().Connections
 	end()
 	after, afterFresh := quietest(t, client, w.address, window, windows), quietest(t, fresh, w.address, window, windows)
-	t.Logf("%d connections, %d at the end: %d bytes each; %d refused; p99 of a GET before, during and after: %v, %v, %v; with a connection of its own: %v, %v, %v",
+	t.Logf("%d connections, %d at the end: %d bytes each; %d refused; p99 of a GET before, during and after: %v, %v, "+
+		"%v; with a connection of its own: %v, %v, %v",
 		open, left, each, w.Stats().Refused, before, during, after, beforeFresh, duringFresh, afterFresh)
 	before, beforeFresh = max(before, after), max(beforeFresh, afterFresh)
 	if open < n*7/10 || each > maxConnectionMemory {

@@ -45,7 +45,8 @@ var kinds = []struct {
 		}
 	}},
 	{"slow body", func(c net.Conn) {
-		send(secure(c, "http/1.1"), []byte("POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf"))
+		send(secure(c, "http/1.1"),
+			[]byte("POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf"))
 	}},
 }
 

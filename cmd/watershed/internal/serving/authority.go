@@ -268,8 +268,10 @@ func (a *Authority) rotateLocked() error {
 			return fmt.Errorf("renew the certificate authority: %w", err)
 		}
 		a.signers, a.content = signers, content
-		a.logger.Warn("certificate authority is about to expire: clients need the output of watershed kubeconfig before then",
-			"file", a.path, "expires", signers[0].certificate.NotAfter, "replaced", signers[0].certificate.NotAfter.Add(-handover))
+		a.logger.Warn("certificate authority is about to expire: clients need the output of watershed kubeconfig "+
+			"before then",
+			"file", a.path, "expires", signers[0].certificate.NotAfter, "replaced",
+			signers[0].certificate.NotAfter.Add(-handover))
 	}
 	if len(a.signers) > 1 && a.signers[0].certificate.NotAfter.Before(now.Add(handover)) {
 		content, err := formatSigners(a.signers[1:])

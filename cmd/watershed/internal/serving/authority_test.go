@@ -100,10 +100,13 @@ func TestAuthority_hosts(t *testing.T) {
 	if !created {
 		t.Error("the authority is not replaced")
 	}
-	if again, created := openAuthority(t, path, time.Now, "192.0.2.1", "replica.example.com", "2001:db8::1"); created || !bytes.Equal(again.Bundle(), ca.Bundle()) {
+	if again, created := openAuthority(t, path, time.Now, "192.0.2.1", "replica.example.com", "2001:db8::1"); created ||
+		!bytes.Equal(again.Bundle(), ca.Bundle()) {
 		t.Error("the authority is replaced although it is valid for all hosts")
 	}
-	for _, host := range []string{"replica.example.com", "a.example.net", "192.0.2.1", "2001:db8::1", "localhost", "127.0.0.1", "::1"} {
+	for _, host := range []string{
+		"replica.example.com", "a.example.net", "192.0.2.1", "2001:db8::1", "localhost", "127.0.0.1", "::1",
+	} {
 		if err := trust(t, ca.Bundle(), certificate(t, ca), host, time.Now()); err != nil {
 			t.Errorf("as %s: %v", host, err)
 		}
@@ -187,7 +190,10 @@ func TestAuthority_followsItsFile(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "authority.pem"), filepath.Join(dir, "other.pem")
 	log := &strings.Builder{}
-	ca, _, err := OpenAuthority(path, &AuthorityOptions{Hosts: []string{"example.com"}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	ca, _, err := OpenAuthority(path, &AuthorityOptions{
+		Hosts:  []string{"example.com"},
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,12 +212,15 @@ func TestAuthority_followsItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, bad := range map[string][]byte{"not PEM": []byte("hunter2"), "half": good[:len(good)/2], "not valid for the host": narrow} {
+	for name, bad := range map[string][]byte{
+		"not PEM": []byte("hunter2"), "half": good[:len(good)/2], "not valid for the host": narrow,
+	} {
 		log.Reset()
 		writeFile(t, path, bad)
 		ca.renew()
 		ca.renew()
-		if !bytes.Equal(ca.Bundle(), before) || strings.Count(log.String(), "level=ERROR") != 1 || strings.Contains(log.String(), "hunter2") {
+		if !bytes.Equal(ca.Bundle(), before) || strings.Count(log.String(), "level=ERROR") != 1 ||
+			strings.Contains(log.String(), "hunter2") {
 			t.Errorf("%s: log:\n%s", name, log)
 		}
 		if err := trust(t, before, certificate(t, ca), "example.com", time.Now()); err != nil {
@@ -277,8 +286,9 @@ func TestAuthority_badFilesStay(t *testing.T) {
 	}
 	keyOf := func(pair []byte) []byte { return pair[bytes.Index(pair, []byte("-----BEGIN PRIVATE")):] }
 	for name, bad := range map[string][]byte{
-		"empty": nil, "no PEM": []byte("hunter2"), "no key": ca.Bundle(), "no certificate": keyOf(good), "another's key": append(ca.Bundle(), keyOf(other)...),
-		"cut off": good[:len(good)-60], "a bad second": append(bytes.Clone(good), "hunter2"...),
+		"empty": nil, "no PEM": []byte("hunter2"), "no key": ca.Bundle(), "no certificate": keyOf(good),
+		"another's key": append(ca.Bundle(), keyOf(other)...),
+		"cut off":       good[:len(good)-60], "a bad second": append(bytes.Clone(good), "hunter2"...),
 	} {
 		writeFile(t, path, bad)
 		_, _, err := OpenAuthority(path, nil)

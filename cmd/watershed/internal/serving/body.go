@@ -32,13 +32,19 @@ func limitBody(w http.ResponseWriter, r *http.Request, opts *Options) (limited *
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}, true
 	}
-	b := &body{ReadCloser: http.MaxBytesReader(w, r.Body, opts.MaxBody), control: http.NewResponseController(w), timeout: opts.BodyTimeout}
+	b := &body{
+		ReadCloser: http.MaxBytesReader(w, r.Body, opts.MaxBody),
+		control:    http.NewResponseController(w),
+		timeout:    opts.BodyTimeout,
+	}
 	code, text := 0, ""
 	switch {
 	case r.ContentLength > opts.MaxBody:
-		code, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("Request entity too large: limit is %d\n", opts.MaxBody)
+		code, text = http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("Request entity too large: limit is %d\n", opts.MaxBody)
 	case r.ContentLength < 0 && r.ProtoMajor == 1:
-		code, text = http.StatusLengthRequired, "Content-Length is missing: bodies in chunks are not accepted\n"
+		code = http.StatusLengthRequired
+		text = "Content-Length is missing: bodies in chunks are not accepted\n"
 	}
 	if code != 0 {
 		w.Header().Set("Connection", "close")

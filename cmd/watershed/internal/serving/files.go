@@ -74,7 +74,8 @@ func (f *Files) reload() {
 	case err == nil && (changed || f.failure != ""):
 		f.failure = ""
 		leaf := f.current.Load().Leaf
-		f.logger.Info("server's certificate reloaded", "file", f.certFile, "serial", leaf.SerialNumber.Text(16), "notAfter", leaf.NotAfter)
+		f.logger.Info("server's certificate reloaded", "file", f.certFile, "serial", leaf.SerialNumber.Text(16),
+			"notAfter", leaf.NotAfter)
 	}
 }
 

@@ -56,7 +56,8 @@ func newPair(t *testing.T) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 }
 
 // serial returns the serial number of the certificate in use.
@@ -107,7 +108,8 @@ func TestFiles_reload(t *testing.T) {
 			log.Reset()
 			write()
 			poll()
-			if serial(t, f) != before || strings.Count(log.String(), "\n") != 1 || strings.Contains(log.String(), "hunter2") {
+			if serial(t, f) != before || strings.Count(log.String(), "\n") != 1 ||
+				strings.Contains(log.String(), "hunter2") {
 				t.Errorf("%s: log:\n%s", name, log)
 			}
 			writeFile(t, certFile, cert)

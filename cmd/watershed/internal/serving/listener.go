@@ -49,7 +49,13 @@ type listener struct {
 }
 
 func newListener(l net.Listener, opts *Options) *listener {
-	return &listener{Listener: l, total: opts.Connections, perAddress: opts.ConnectionsPerAddress, logger: opts.Logger, addresses: map[netip.Addr]int{}}
+	return &listener{
+		Listener:   l,
+		total:      opts.Connections,
+		perAddress: opts.ConnectionsPerAddress,
+		logger:     opts.Logger,
+		addresses:  map[netip.Addr]int{},
+	}
 }
 
 // Accept returns the next connection that is within the bounds.

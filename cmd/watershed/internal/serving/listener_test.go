@@ -60,7 +60,8 @@ func TestServer_connectionLimits(t *testing.T) {
 		}
 	}
 	s := w.Stats()
-	if open["127.0.0.1"] != 4 || open["127.0.0.2"] != 4 || open["127.0.0.3"] != 2 || s.Connections != 10 || s.Addresses != 3 || s.Refused != 8 {
+	if open["127.0.0.1"] != 4 || open["127.0.0.2"] != 4 || open["127.0.0.3"] != 2 || s.Connections != 10 ||
+		s.Addresses != 3 || s.Refused != 8 {
 		t.Errorf("%v are open, %+v", open, s)
 	}
 	for _, c := range all {
@@ -80,7 +81,8 @@ func TestServer_connectionLimits(t *testing.T) {
 // TestAddressOf checks that a client with a network of IPv6 addresses counts once.
 func TestAddressOf(t *testing.T) {
 	for remote, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "2001:db8:1:2::1": "2001:db8:1:2::", "::1": "::1",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::",
+		"2001:db8:1:2::1": "2001:db8:1:2::", "::1": "::1",
 	} {
 		if got := addressOf(fakeConn{remote: &net.TCPAddr{IP: net.ParseIP(remote)}}).String(); got != want {
 			t.Errorf("%s counts for %s, want %s", remote, got, want)

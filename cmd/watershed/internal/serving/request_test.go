@@ -48,13 +48,15 @@ func TestServer_bodies(t *testing.T) {
 			}
 		}
 		for range 20 {
-			resp, err := c.Post("https://"+w.address+"/unread", "application/json", bytes.NewReader(make([]byte, 64<<10)))
+			resp, err := c.Post("https://"+w.address+"/unread", "application/json",
+				bytes.NewReader(make([]byte, 64<<10)))
 			if code, _ := read(t, resp, err); code != 200 {
 				t.Errorf("http2 %t: a body that the handler does not read is %d", http2, code)
 			}
 		}
 		// A body without a declared size.
-		resp, err := c.Post("https://"+w.address, "application/json", io.MultiReader(bytes.NewReader(make([]byte, 64<<10+1))))
+		resp, err := c.Post("https://"+w.address, "application/json",
+			io.MultiReader(bytes.NewReader(make([]byte, 64<<10+1))))
 		want := map[bool]int{false: 411, true: 400}[http2]
 		if code, _ := read(t, resp, err); code != want {
 			t.Errorf("http2 %t: an undeclared large body is %d, want %d", http2, code, want)
@@ -97,8 +99,11 @@ func TestServer_slowHeaders(t *testing.T) {
 	_, _ = idle.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 0, 4, 0, 0, 0, 0, 0))
 	continued := w.dial(t, "h2")
 	// A preface, SETTINGS, and HEADERS that are to be continued.
-	_, _ = continued.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82))
-	for name, c := range map[string]net.Conn{"handshake": half, "headers": headers, "idle": idle, "continued headers": continued} {
+	_, _ = continued.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0,
+		0, 0, 0, 1, 0x82))
+	for name, c := range map[string]net.Conn{
+		"handshake": half, "headers": headers, "idle": idle, "continued headers": continued,
+	} {
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: the client is not disconnected", name)
@@ -118,27 +123,37 @@ func TestServer_smuggling(t *testing.T) {
 	}, nil)
 	const next = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, request := range map[string]string{
-		"length and chunks":       "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"two lengths":             "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\n",
-		"a signed length":         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +0\r\n\r\n",
-		"a list of lengths":       "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0, 0\r\n\r\n",
-		"other encodings":         "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-		"two encodings":           "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"an obscured encoding":    "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
-		"space before the colon":  "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length : 0\r\n\r\n",
-		"NUL in a header":         "GET / HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
-		"a first line folded":     "GET / HTTP/1.1\r\n Host: localhost\r\n\r\n",
-		"two hosts":               "GET / HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n",
-		"no host":                 "GET / HTTP/1.1\r\n\r\n",
-		"a host with a slash":     "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
-		"another version":         "GET / HTTP/3.0\r\nHost: localhost\r\n\r\n",
-		"CR in the path":          "GET /\rX: HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"large headers":           "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 80<<10) + "\r\n\r\n",
-		"many headers":            "GET / HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X: y\r\n", 20<<10) + "\r\n",
-		"a long path":             "GET /" + strings.Repeat("x", 80<<10) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"chunks":                  "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
-		"chunk extensions":        "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 80<<10) + "\r\na\r\n0\r\n\r\n",
-		"a bare LF after a chunk": "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n0\r\n\r\n",
+		"length and chunks": "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n0\r\n\r\n",
+		"two lengths": "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: " +
+			"5\r\n\r\n",
+		"a signed length":   "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: +0\r\n\r\n",
+		"a list of lengths": "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0, 0\r\n\r\n",
+		"other encodings": "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, " +
+			"identity\r\n\r\n0\r\n\r\n",
+		"two encodings": "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " +
+			"chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"an obscured encoding": "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " +
+			"\x0bchunked\r\n\r\n0\r\n\r\n",
+		"space before the colon": "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length : 0\r\n\r\n",
+		"NUL in a header":        "GET / HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
+		"a first line folded":    "GET / HTTP/1.1\r\n Host: localhost\r\n\r\n",
+		"two hosts":              "GET / HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n",
+		"no host":                "GET / HTTP/1.1\r\n\r\n",
+		"a host with a slash":    "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+		"another version":        "GET / HTTP/3.0\r\nHost: localhost\r\n\r\n",
+		"CR in the path":         "GET /\rX: HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"large headers": "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 80<<10) +
+			"\r\n\r\n",
+		"many headers": "GET / HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X: y\r\n", 20<<10) +
+			"\r\n",
+		"a long path": "GET /" + strings.Repeat("x", 80<<10) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"chunks": "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+		"chunk extensions": "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
+			strings.Repeat("x", 80<<10) + "\r\na\r\n0\r\n\r\n",
+		"a bare LF after a chunk": "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n1;a\nb\r\nx\r\n0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := w.dial(t, "http/1.1")
@@ -165,7 +180,8 @@ func TestServer_smuggling(t *testing.T) {
 			_, _ = io.WriteString(c, request+"GET /next HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 			text, err := io.ReadAll(c)
 			// net/http accepts these. They do not change where a request ends.
-			if n := strings.Count(string(text), "HTTP/1.1 200 OK"); err != nil || n != 2 || len(served) != 2 || <-served != "/" || <-served != "/next" {
+			if n := strings.Count(string(text), "HTTP/1.1 200 OK"); err != nil || n != 2 || len(served) != 2 ||
+				<-served != "/" || <-served != "/next" {
 				t.Errorf("%d requests are served, %v: %s", n, err, text)
 			}
 		})

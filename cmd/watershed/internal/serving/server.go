@@ -102,11 +102,15 @@ type Limits struct {
 // Limit changes limits while the server runs. Connections that are open stay open.
 func (s *Server) Limit(l Limits) {
 	opts := s.opts
-	opts.Connections, opts.ConnectionsPerAddress, opts.ReadinessDelay, opts.Grace = l.Connections, l.ConnectionsPerAddress, l.ReadinessDelay, l.Grace
+	opts.Connections = l.Connections
+	opts.ConnectionsPerAddress = l.ConnectionsPerAddress
+	opts.ReadinessDelay = l.ReadinessDelay
+	opts.Grace = l.Grace
 	opts = opts.withDefaults()
 	s.listener.mu.Lock()
 	defer s.listener.mu.Unlock()
-	s.listener.total, s.listener.perAddress = opts.Connections, opts.ConnectionsPerAddress
+	s.listener.total = opts.Connections
+	s.listener.perAddress = opts.ConnectionsPerAddress
 	s.ending.Store(&ending{delay: opts.ReadinessDelay, grace: opts.Grace})
 }
 
@@ -179,7 +183,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.requests.Add(-1)
 	setHeaders(w.Header(), s.opts.StrictTransport)
 	if s.draining.Load() && r.URL.Path == "/readyz" {
-		writeText(w, http.StatusInternalServerError, "[-]shutdown failed: the server is about to end\nreadyz check failed\n")
+		writeText(w, http.StatusInternalServerError,
+			"[-]shutdown failed: the server is about to end\nreadyz check failed\n")
 		return
 	}
 	limited, drop, ok := limitBody(w, r, &s.opts)

@@ -181,8 +181,10 @@ func TestServer_headers(t *testing.T) {
 			ok(rw, r)
 		}, func(o *Options) { o.StrictTransport = strict })
 		want := map[string]string{
-			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-			"Cache-Control": "no-cache, private", "Access-Control-Allow-Origin": "", "Strict-Transport-Security": "",
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+			"Cache-Control":           "no-cache, private", "Access-Control-Allow-Origin": "",
+			"Strict-Transport-Security": "",
 		}
 		if strict {
 			want["Strict-Transport-Security"] = "max-age=31536000"

@@ -99,7 +99,8 @@ func newSigner(h hosts, now time.Time) (*signer, error) {
 			ip = ip4
 		}
 		if len(ip) == net.IPv6len || !ip.IsLoopback() {
-			template.PermittedIPRanges = append(template.PermittedIPRanges, &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))})
+			template.PermittedIPRanges = append(template.PermittedIPRanges,
+				&net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))})
 		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -124,7 +125,9 @@ func newKey() (*ecdsa.PrivateKey, *big.Int, error) {
 func (s *signer) permits(h hosts) bool {
 	for _, name := range h.names {
 		name = strings.TrimPrefix(name, "*.")
-		if !slices.ContainsFunc(s.certificate.PermittedDNSDomains, func(d string) bool { return name == d || strings.HasSuffix(name, "."+d) }) {
+		if !slices.ContainsFunc(s.certificate.PermittedDNSDomains, func(d string) bool {
+			return name == d || strings.HasSuffix(name, "."+d)
+		}) {
 			return false
 		}
 	}

@@ -67,11 +67,14 @@ func TestAccessPlugins_errors(t *testing.T) {
 		`{"providers": []}`:               `"providers" is empty`,
 		`{"provider": []}`:                "unknown field",
 		`{"providers": [{` + exec + `}]}`: "no name",
-		`{"providers": [{"name": "a", ` + exec + `}, {"name": "a", ` + exec + `}]}`:              `provider "a": two providers`,
-		`{"providers": [{"name": "a"}]}`:                                                         `provider "a": execConfig needs`,
-		`{"providers": [{"name": "a", "execConfig": {"command": "c"}}]}`:                         "an apiVersion",
-		`{"providers": [{"name": "a", ` + exec + `, "profileSourcedCLIArgsPolicy": "x"}]}`:       `"x" is not supported: use Ignore or Append`,
-		`{"providers": [{"name": "a", ` + exec + `, "profileSourcedEnvVarsPolicy": "Replace"}]}`: `"Replace" is not supported: use Ignore or AppendIfNotExists`,
+		`{"providers": [{"name": "a", ` + exec + `}, {"name": "a", ` + exec +
+			`}]}`: `provider "a": two providers`,
+		`{"providers": [{"name": "a"}]}`:                                 `provider "a": execConfig needs`,
+		`{"providers": [{"name": "a", "execConfig": {"command": "c"}}]}`: "an apiVersion",
+		`{"providers": [{"name": "a", ` + exec +
+			`, "profileSourcedCLIArgsPolicy": "x"}]}`: `"x" is not supported: use Ignore or Append`,
+		`{"providers": [{"name": "a", ` + exec +
+			`, "profileSourcedEnvVarsPolicy": "Replace"}]}`: `"Replace" is not supported: use Ignore or AppendIfNotExists`,
 	} {
 		path := writeFile(t, text)
 		if _, err := readAccessPlugins(path); err == nil || !strings.Contains(err.Error(), want) ||

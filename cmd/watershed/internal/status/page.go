@@ -53,7 +53,8 @@ func (r *Report) Page(wide, color bool, width, height int) []string {
 // wrapped returns the lines of each problem in a number of columns.
 func wrapped(lines []string, width int) (problems [][]string) {
 	for i := 0; i+1 < len(lines); i += 2 {
-		problems = append(problems, append(terminal.Wrap(lines[i], width, "  "), terminal.Wrap(lines[i+1], width, "      ")...))
+		problems = append(problems,
+			append(terminal.Wrap(lines[i], width, "  "), terminal.Wrap(lines[i+1], width, "      ")...))
 	}
 	return problems
 }
@@ -64,7 +65,9 @@ func firstOf(problems [][]string, most int) [][]string {
 	used := 2 // the empty line, and the one about the others
 	for i, p := range problems {
 		if used += len(p); used > most {
-			return append(slices.Clone(problems[:i]), []string{fmt.Sprintf("… and %s", Counted(len(problems)-i, "more problem"))})
+			return append(slices.Clone(problems[:i]), []string{
+				fmt.Sprintf("… and %s", Counted(len(problems)-i, "more problem")),
+			})
 		}
 	}
 	return problems
@@ -74,7 +77,9 @@ func firstOf(problems [][]string, most int) [][]string {
 func (r *Report) rows(t *Table, most int) []string {
 	all := slices.Clone(r.Clusters.Clusters)
 	if len(all) > most {
-		slices.SortStableFunc(all, func(a, b document.Cluster) int { return min(len(b.Problems), 1) - min(len(a.Problems), 1) })
+		slices.SortStableFunc(all, func(a, b document.Cluster) int {
+			return min(len(b.Problems), 1) - min(len(a.Problems), 1)
+		})
 	}
 	var lines []string
 	for i := range all {

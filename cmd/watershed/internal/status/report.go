@@ -42,7 +42,9 @@ func (r *Report) Select(names []string) error {
 	}
 	var selected []document.Cluster
 	for _, name := range names {
-		i := slices.IndexFunc(r.Clusters.Clusters, func(c document.Cluster) bool { return c.Name == name || slices.Contains(c.Aliases, name) })
+		i := slices.IndexFunc(r.Clusters.Clusters, func(c document.Cluster) bool {
+			return c.Name == name || slices.Contains(c.Aliases, name)
+		})
 		if i < 0 {
 			return fmt.Errorf("cluster %q not found%s", name, r.suggestion())
 		}
@@ -101,7 +103,8 @@ func (r *Report) Totals() string {
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
-	text += fmt.Sprintf(", %d/%d resources, %s in %s, %s", synced, resources, Counted(objects, "object"), size(memory), Counted(int(readers), "reader"))
+	text += fmt.Sprintf(", %d/%d resources, %s in %s, %s", synced, resources, Counted(objects, "object"), size(memory),
+		Counted(int(readers), "reader"))
 	if p := r.Process; p != nil {
 		text += fmt.Sprintf("; process: %s", size(int64(p.Memory)))
 		if p.Readers > 0 {
@@ -143,12 +146,15 @@ func (r *Report) Problems() []string {
 	var lines []string
 	if r.Process != nil {
 		for _, p := range r.Process.Problems {
-			lines = append(lines, r.describe("server", p), "  do: "+remedy.For(p.Reason, remedy.Subject{Program: r.Program}))
+			lines = append(lines, r.describe("server", p),
+				"  do: "+remedy.For(p.Reason, remedy.Subject{Program: r.Program}))
 		}
 	}
 	for _, c := range r.Clusters.Clusters {
 		for _, p := range c.Problems {
-			about := remedy.Subject{Program: r.Program, Cluster: c.Name, Context: r.Contexts[c.Name], Kubeconfig: r.Kubeconfig}
+			about := remedy.Subject{
+				Program: r.Program, Cluster: c.Name, Context: r.Contexts[c.Name], Kubeconfig: r.Kubeconfig,
+			}
 			if p.More == 0 {
 				about.Resources = p.Resources // commands name all or none
 			}

@@ -45,22 +45,56 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 // example returns a report with clusters in every state.
 func example() *Report {
 	return &Report{
-		At: noon, Program: "watershed", Contexts: map[string]string{"eu-1": "eu-1", "eu-2": "admin@eu-2", "us-1": "us-1"},
+		At: noon, Program: "watershed", Contexts: map[string]string{
+			"eu-1": "eu-1", "eu-2": "admin@eu-2", "us-1": "us-1",
+		},
 		Notes: []string{"note: 1 cluster is left out: you may not read it"},
 		Clusters: document.Clusters{
 			Version: "v1", Process: &document.Process{Memory: 300 << 20, Readers: 2},
 			Clusters: []document.Cluster{
-				{Name: "eu-1", UID: "01-02", Version: "v1.37.1", State: "live", Since: ago(time.Hour), Synced: 62, Resources: 62, Objects: 12345, Memory: 9_400_000, Readers: 17, Heard: ago(3 * time.Second), Quiet: ago(59 * time.Second), Latency: 0.0123, Aliases: []string{"a", "b"}},
 				{
-					Name: "eu-2", Version: "v1.36.0", State: "stale", Since: ago(4 * time.Minute), Synced: 62, Resources: 62, Objects: 300, Memory: 700_000, Readers: 1, Heard: ago(4 * time.Minute), Queued: 3,
+					Name:      "eu-1",
+					UID:       "01-02",
+					Version:   "v1.37.1",
+					State:     "live",
+					Since:     ago(time.Hour),
+					Synced:    62,
+					Resources: 62,
+					Objects:   12345,
+					Memory:    9_400_000,
+					Readers:   17,
+					Heard:     ago(3 * time.Second),
+					Quiet:     ago(59 * time.Second),
+					Latency:   0.0123,
+					Aliases:   []string{"a", "b"},
+				},
+				{
+					Name: "eu-2", Version: "v1.36.0", State: "stale", Since: ago(4 * time.Minute), Synced: 62,
+					Resources: 62, Objects: 300, Memory: 700_000, Readers: 1, Heard: ago(4 * time.Minute), Queued: 3,
 					Problems: []fleet.Problem{
-						{Reason: string(fleet.Unreachable), Since: ago(4 * time.Minute), Message: "watch pods in eu-2: connection refused"},
-						{Reason: fleet.Flapping, Since: ago(8 * time.Minute), Message: "the watches broke 5 times within 10 minutes and were resumed"},
+						{
+							Reason:  string(fleet.Unreachable),
+							Since:   ago(4 * time.Minute),
+							Message: "watch pods in eu-2: connection refused",
+						},
+						{
+							Reason:  fleet.Flapping,
+							Since:   ago(8 * time.Minute),
+							Message: "the watches broke 5 times within 10 minutes and were resumed",
+						},
 					},
 				},
 				{Name: "new", State: "connecting", Since: ago(2 * time.Second)},
-				{Name: "us-1", Version: "v1.37.1", State: "syncing", Since: ago(5 * time.Second), Synced: 10, Resources: 62, Objects: 400, Expected: 90000, Memory: 512, Heard: ago(0), ClockSkew: -31,
-					Problems: []fleet.Problem{{Reason: string(fleet.Forbidden), Resources: []string{"secrets", "leases.coordination.k8s.io"}, More: 2, Message: `secrets is forbidden`}}},
+				{Name: "us-1", Version: "v1.37.1", State: "syncing", Since: ago(5 * time.Second), Synced: 10,
+					Resources: 62, Objects: 400, Expected: 90000, Memory: 512, Heard: ago(0), ClockSkew: -31,
+					Problems: []fleet.Problem{
+						{
+							Reason:    string(fleet.Forbidden),
+							Resources: []string{"secrets", "leases.coordination.k8s.io"},
+							More:      2,
+							Message:   `secrets is forbidden`,
+						},
+					}},
 			},
 		},
 	}
@@ -84,10 +118,12 @@ func TestReport(t *testing.T) {
 
 func TestReport_select(t *testing.T) {
 	r := example()
-	if err := r.Select([]string{"us-1", "b"}); err != nil || len(r.Clusters.Clusters) != 2 || r.Clusters.Clusters[1].Name != "eu-1" {
+	if err := r.Select([]string{"us-1", "b"}); err != nil || len(r.Clusters.Clusters) != 2 ||
+		r.Clusters.Clusters[1].Name != "eu-1" {
 		t.Errorf("%v: %v", err, r.Clusters.Clusters)
 	}
-	if err := example().Select([]string{"eu-1", "none"}); err == nil || err.Error() != `cluster "none" not found: the server has eu-1, eu-2, new, us-1` {
+	if err := example().Select([]string{"eu-1", "none"}); err == nil ||
+		err.Error() != `cluster "none" not found: the server has eu-1, eu-2, new, us-1` {
 		t.Error(err)
 	}
 }
@@ -108,7 +144,8 @@ func TestReport_page(t *testing.T) {
 		if len(page) > height || len(page) < height-3 {
 			t.Errorf("%d lines for %d rows:\n%s", len(page), height, strings.Join(page, "\n"))
 		}
-		if last := page[len(page)-1]; last != r.Totals() || !strings.HasPrefix(last, "1000 clusters (1000 live), 2000/2000 resources, 3000 objects") {
+		if last := page[len(page)-1]; last != r.Totals() ||
+			!strings.HasPrefix(last, "1000 clusters (1000 live), 2000/2000 resources, 3000 objects") {
 			t.Errorf("the last line is %q", last)
 		}
 		if !strings.Contains(page[1], "cluster-000") || height > 10 && !strings.Contains(page[2], "cluster-040") {
@@ -116,7 +153,8 @@ func TestReport_page(t *testing.T) {
 		}
 	}
 	golden(t, "page", r.Page(false, false, 80, 24))
-	if got := example().Page(false, false, 500, 100); strings.Join(got, "\n") != strings.Join(example().Lines(false, false), "\n") {
+	if got := example().Page(false, false, 500, 100); strings.Join(got,
+		"\n") != strings.Join(example().Lines(false, false), "\n") {
 		t.Errorf("a large page is not the whole report:\n%s", strings.Join(got, "\n"))
 	}
 	for height := 5; height < 40; height++ {
@@ -143,7 +181,8 @@ func TestChanges(t *testing.T) {
 	r.Clusters.Clusters[3].Synced = 62
 	r.Clusters.Clusters = append(r.Clusters.Clusters[:2], r.Clusters.Clusters[3:]...)
 	lines := c.Next(r)
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "eu-2") || !strings.HasPrefix(lines[1], "us-1") || !strings.HasPrefix(lines[2], "new") || !strings.Contains(lines[2], "gone") {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "eu-2") || !strings.HasPrefix(lines[1], "us-1") ||
+		!strings.HasPrefix(lines[2], "new") || !strings.Contains(lines[2], "gone") {
 		t.Errorf("changes: %q", lines)
 	}
 	if lines := c.Next(r); len(lines) != 0 {
@@ -152,7 +191,9 @@ func TestChanges(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for bytes, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0Ki", 10 << 10: "10Ki", 3 << 29: "1.5Gi", 700_000: "684Ki", 1 << 40: "1024Gi"} {
+	for bytes, want := range map[int64]string{
+		0: "0", 1023: "1023", 1024: "1.0Ki", 10 << 10: "10Ki", 3 << 29: "1.5Gi", 700_000: "684Ki", 1 << 40: "1024Gi",
+	} {
 		if got := size(bytes); got != want {
 			t.Errorf("%d is %s, want %s", bytes, got, want)
 		}

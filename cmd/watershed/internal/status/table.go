@@ -32,7 +32,10 @@ var columns = []column{
 	{title: "NAME", value: func(_ *Report, c *document.Cluster) string { return c.Name }},
 	{title: "STATE", value: func(_ *Report, c *document.Cluster) string { return c.State }},
 	{title: "VERSION", value: func(_ *Report, c *document.Cluster) string { return orNone(c.Version) }},
-	{title: "RESOURCES", value: func(_ *Report, c *document.Cluster) string { return fmt.Sprintf("%d/%d", c.Synced, c.Resources) }},
+	{
+		title: "RESOURCES",
+		value: func(_ *Report, c *document.Cluster) string { return fmt.Sprintf("%d/%d", c.Synced, c.Resources) },
+	},
 	{title: "OBJECTS", varies: true, value: func(_ *Report, c *document.Cluster) string {
 		if c.Expected > c.Objects {
 			return fmt.Sprintf("%d/%d", c.Objects, c.Expected)
@@ -40,13 +43,45 @@ var columns = []column{
 		return fmt.Sprint(c.Objects)
 	}},
 	{title: "MEMORY", varies: true, value: func(_ *Report, c *document.Cluster) string { return size(c.Memory) }},
-	{title: "READERS", varies: true, value: func(_ *Report, c *document.Cluster) string { return fmt.Sprint(c.Readers) }},
-	{title: "HEARD", varies: true, value: func(r *Report, c *document.Cluster) string { return orNone(r.age(c.Heard)) }},
-	{title: "QUEUED", wide: true, varies: true, value: func(_ *Report, c *document.Cluster) string { return fmt.Sprint(c.Queued) }},
-	{title: "QUIET", wide: true, varies: true, value: func(r *Report, c *document.Cluster) string { return orNone(r.age(c.Quiet)) }},
-	{title: "LATENCY", wide: true, varies: true, value: func(_ *Report, c *document.Cluster) string { return seconds(c.Latency) }},
-	{title: "CLOCK", wide: true, varies: true, value: func(_ *Report, c *document.Cluster) string { return fmt.Sprintf("%+gs", c.ClockSkew) }},
-	{title: "ALIASES", wide: true, value: func(_ *Report, c *document.Cluster) string { return orNone(strings.Join(c.Aliases, ",")) }},
+	{
+		title:  "READERS",
+		varies: true,
+		value:  func(_ *Report, c *document.Cluster) string { return fmt.Sprint(c.Readers) },
+	},
+	{
+		title:  "HEARD",
+		varies: true,
+		value:  func(r *Report, c *document.Cluster) string { return orNone(r.age(c.Heard)) },
+	},
+	{
+		title:  "QUEUED",
+		wide:   true,
+		varies: true,
+		value:  func(_ *Report, c *document.Cluster) string { return fmt.Sprint(c.Queued) },
+	},
+	{
+		title:  "QUIET",
+		wide:   true,
+		varies: true,
+		value:  func(r *Report, c *document.Cluster) string { return orNone(r.age(c.Quiet)) },
+	},
+	{
+		title:  "LATENCY",
+		wide:   true,
+		varies: true,
+		value:  func(_ *Report, c *document.Cluster) string { return seconds(c.Latency) },
+	},
+	{
+		title:  "CLOCK",
+		wide:   true,
+		varies: true,
+		value:  func(_ *Report, c *document.Cluster) string { return fmt.Sprintf("%+gs", c.ClockSkew) },
+	},
+	{
+		title: "ALIASES",
+		wide:  true,
+		value: func(_ *Report, c *document.Cluster) string { return orNone(strings.Join(c.Aliases, ",")) },
+	},
 	{title: "UID", wide: true, value: func(_ *Report, c *document.Cluster) string { return orNone(c.UID) }},
 	{title: "STALE", varies: true, value: func(r *Report, c *document.Cluster) string { return orNone(r.stale(c)) }},
 	{title: "PROBLEM", value: func(_ *Report, c *document.Cluster) string { return orNone(problem(c)) }},

@@ -86,7 +86,8 @@ func TestArea(t *testing.T) {
 	set()
 	fmt.Fprintln(a, "end")
 	check(t, e, "end")
-	if want := []string{"log 1", "2", "log 3", "log 4"}; strings.TrimSpace(strings.Join(e.scrolled, "|")) != strings.Join(want, "|") {
+	if want := []string{"log 1", "2", "log 3",
+		"log 4"}; strings.TrimSpace(strings.Join(e.scrolled, "|")) != strings.Join(want, "|") {
 		t.Errorf("%q scrolled, want %q", e.scrolled, want)
 	}
 }

@@ -71,8 +71,11 @@ func (c *changes) arrived(cluster string, r schema.GroupResource, version uint64
 	}
 	now := time.Now()
 	read := c.reads.last(cluster, r, now)
-	ctx, span := c.tracer.Start(context.Background(), "change "+r.String(), trace.WithTimestamp(read), trace.WithSpanKind(trace.SpanKindConsumer))
-	span.SetAttributes(attribute.String("k8s.cluster.name", cluster), attribute.String("watershed.resource", r.String()), attribute.Int64("watershed.resource_version", int64(version)))
+	ctx, span := c.tracer.Start(context.Background(), "change "+r.String(), trace.WithTimestamp(read),
+		trace.WithSpanKind(trace.SpanKindConsumer))
+	span.SetAttributes(attribute.String("k8s.cluster.name", cluster),
+		attribute.String("watershed.resource", r.String()),
+		attribute.Int64("watershed.resource_version", int64(version)))
 	c.part(ctx, "decode", read, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +108,9 @@ func (c *changes) stored(cluster string, r schema.GroupResource, version uint64)
 
 // delivery returns the function to call when a change has been written to the client of a
 // watch with a span, nil if the change is not followed.
-func (c *changes) delivery(cluster string, r schema.GroupResource, version uint64, watch trace.SpanContext) (delivered func()) {
+func (c *changes) delivery(
+	cluster string, r schema.GroupResource, version uint64, watch trace.SpanContext,
+) (delivered func()) {
 	key := changeKey{cluster, r, version}
 	c.mu.Lock()
 	defer c.mu.Unlock()

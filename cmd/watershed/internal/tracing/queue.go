@@ -43,7 +43,13 @@ type queue struct {
 
 // newQueue returns a queue, which has a goroutine until Shutdown.
 func newQueue(e sdk.SpanExporter, logger *slog.Logger) *queue {
-	q := &queue{exporter: e, logger: logger, spans: make(chan sdk.ReadOnlySpan, queueSpans), ending: make(chan struct{}), ended: make(chan struct{})}
+	q := &queue{
+		exporter: e,
+		logger:   logger,
+		spans:    make(chan sdk.ReadOnlySpan, queueSpans),
+		ending:   make(chan struct{}),
+		ended:    make(chan struct{}),
+	}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	go q.run()
 	return q
@@ -101,7 +107,8 @@ func (q *queue) send(batch []sdk.ReadOnlySpan) []sdk.ReadOnlySpan {
 		q.dropped.Add(uint64(len(batch)))
 		if now := time.Now(); now.Sub(q.logged) >= logEvery {
 			q.logged = now
-			q.logger.Warn("trace collector does not take spans: they are dropped", "dropped", q.dropped.Load(), "err", err)
+			q.logger.Warn("trace collector does not take spans: they are dropped", "dropped", q.dropped.Load(), "err",
+				err)
 		}
 	}
 	clear(batch)

@@ -65,7 +65,9 @@ func (one *request) trusted() bool {
 		return false
 	}
 	privileged := call.User.Username == "watershed:owner" ||
-		slices.ContainsFunc(call.User.Groups, func(g string) bool { return g == "system:masters" || g == "system:monitoring" })
+		slices.ContainsFunc(call.User.Groups, func(g string) bool {
+			return g == "system:masters" || g == "system:monitoring"
+		})
 	return privileged && (!one.parent.IsSampled() || one.tracing.forced.AllowN(one.began, 1))
 }
 
@@ -112,7 +114,8 @@ func (one *request) PassOn(ctx context.Context, header http.Header) (_ context.C
 	ctx, span := one.tracing.tracer.Start(ctx, one.r.Method+" "+routeOf(one.q),
 		trace.WithTimestamp(one.now()), trace.WithSpanKind(trace.SpanKindClient))
 	if span.IsRecording() {
-		span.SetAttributes(attribute.String("http.request.method", one.r.Method), attribute.String("url.template", routeOf(one.q)),
+		span.SetAttributes(attribute.String("http.request.method", one.r.Method),
+			attribute.String("url.template", routeOf(one.q)),
 			attribute.String("k8s.cluster.name", one.q.Cluster))
 		span.SetAttributes(kubernetes(one.q)...)
 	}
@@ -161,8 +164,10 @@ func (one *request) End(e replica.Ending) {
 		source = "cluster"
 	}
 	span.SetAttributes(
-		attribute.String("http.request.method", one.r.Method), attribute.String("url.path", one.r.URL.Path), attribute.String("url.scheme", "https"),
-		attribute.Int64("http.response.body.size", e.Bytes), attribute.String("watershed.source", source), attribute.String("network.protocol.version", protocol(one.r)))
+		attribute.String("http.request.method", one.r.Method), attribute.String("url.path", one.r.URL.Path),
+		attribute.String("url.scheme", "https"),
+		attribute.Int64("http.response.body.size", e.Bytes), attribute.String("watershed.source", source),
+		attribute.String("network.protocol.version", protocol(one.r)))
 	span.SetAttributes(kubernetes(one.q)...)
 	if one.q.Cluster != "" && one.q.Member != nil {
 		span.SetAttributes(attribute.String("k8s.cluster.name", one.q.Member.Name()))
@@ -199,7 +204,9 @@ func (one *request) record() {
 }
 
 // Delivery is part of [replica.DeliveryTrace].
-func (t *Tracing) Delivery(cluster string, r schema.GroupResource, version uint64, watch replica.Trace) (delivered func()) {
+func (t *Tracing) Delivery(
+	cluster string, r schema.GroupResource, version uint64, watch replica.Trace,
+) (delivered func()) {
 	var span trace.SpanContext
 	if w, ok := watch.(*request); ok && w.ctx != nil {
 		span = trace.SpanContextFromContext(w.ctx)

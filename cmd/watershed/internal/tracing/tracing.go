@@ -95,12 +95,15 @@ func New(ctx context.Context, opts Options) (*Tracing, error) {
 	if strings.Trim(u.Path, "/") == "" {
 		u.Path = "/v1/traces"
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(exportTimeout),
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()),
+		otlptracehttp.WithTimeout(exportTimeout),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "watershed"), attribute.String("service.version", opts.Version)), resource.WithFromEnv())
+	about, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", "watershed"),
+			attribute.String("service.version", opts.Version)), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
@@ -109,7 +112,8 @@ func New(ctx context.Context, opts Options) (*Tracing, error) {
 		queue: newQueue(exporter, opts.Logger), forced: rate.NewLimiter(forcedRate, forcedBurst),
 		sample: sample{rate: uint32(min(max(opts.RatePerMillion, 0), million))},
 	}
-	t.provider = sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(chosen{})), sdk.WithResource(about), sdk.WithSpanProcessor(t.queue))
+	t.provider = sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(chosen{})), sdk.WithResource(about),
+		sdk.WithSpanProcessor(t.queue))
 	t.tracer = t.provider.Tracer("github.com/watershed-project/watershed")
 	t.changes.init(&t.sample, &t.reads)
 	return t, nil

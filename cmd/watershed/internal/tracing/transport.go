@@ -59,7 +59,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		finish(span, 0, err, http.StatusBadRequest)
 	default:
-		b := &body{ReadCloser: resp.Body, end: sync.OnceFunc(func() { finish(span, resp.StatusCode, nil, http.StatusBadRequest) })}
+		b := &body{
+			ReadCloser: resp.Body,
+			end:        sync.OnceFunc(func() { finish(span, resp.StatusCode, nil, http.StatusBadRequest) }),
+		}
 		if watch {
 			b.read = t.reads.of(t.cluster, at)
 		}
@@ -70,7 +73,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // describe sets the attributes of a span.
 func (t *transport) describe(span trace.Span, r *http.Request, at schema.GroupVersionResource) {
-	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname()), attribute.String("url.path", r.URL.Path),
+	span.SetAttributes(attribute.String("http.request.method", r.Method),
+		attribute.String("server.address", r.URL.Hostname()), attribute.String("url.path", r.URL.Path),
 		attribute.String("k8s.cluster.name", t.cluster))
 	if at.Resource == "" {
 		return
@@ -84,7 +88,8 @@ func (t *transport) describe(span trace.Span, r *http.Request, at schema.GroupVe
 	}
 	path := template(at.Group, at.Version, at.Resource, "", strings.Contains(r.URL.Path, "/namespaces/"), false)
 	span.SetName(r.Method + " " + path)
-	span.SetAttributes(attribute.String("url.template", path), attribute.String("watershed.resource", at.GroupResource().String()), attribute.String("watershed.verb", verb))
+	span.SetAttributes(attribute.String("url.template", path),
+		attribute.String("watershed.resource", at.GroupResource().String()), attribute.String("watershed.verb", verb))
 }
 
 // collection matches the path of a list or a watch: its group, version and resource.
@@ -97,7 +102,9 @@ func target(r *http.Request) (at schema.GroupVersionResource, watch bool) {
 	if parts == nil {
 		return at, false
 	}
-	return schema.GroupVersionResource{Group: parts[1], Version: parts[2], Resource: parts[3]}, r.URL.Query().Get("watch") == "true"
+	return schema.GroupVersionResource{
+		Group: parts[1], Version: parts[2], Resource: parts[3],
+	}, r.URL.Query().Get("watch") == "true"
 }
 
 // mostReads is how many times of watches are kept. Clusters and types come and go, and none of

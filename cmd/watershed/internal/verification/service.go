@@ -116,7 +116,10 @@ func (s *Service) plan(spec *Spec, sees func(*fleet.Member) bool) ([]pair, error
 	}
 	for _, name := range spec.Resources {
 		if !found[name] && !unread {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("no selected cluster mirrors the resource %q: use its plural name with its group, such as pods or deployments.apps, and see serve --resources and --except", name))
+			return nil, apierrors.NewBadRequest(
+				fmt.Sprintf("no selected cluster mirrors the resource %q: use its plural name with its group, such "+
+					"as pods or deployments.apps, and see serve --resources and --except", name),
+			)
 		}
 	}
 	return all, nil
@@ -132,7 +135,9 @@ func (s *Service) members(names []string, sees func(*fleet.Member) bool) ([]*fle
 	for _, name := range names {
 		m, ok := s.fleet.Member(name)
 		if !ok || !sees(m) {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("there is no cluster %q, or you may not create verifications.watershed.dev in it", name))
+			return nil, apierrors.NewBadRequest(
+				fmt.Sprintf("there is no cluster %q, or you may not create verifications.watershed.dev in it", name),
+			)
 		}
 		if !slices.Contains(all, m) { // it may have two names
 			all = append(all, m)
@@ -165,7 +170,9 @@ func (p pair) compare(ctx context.Context, spec *Spec) Result {
 		result.Divergences[string(kind)] = n
 	}
 	for _, d := range v.Examples {
-		result.Examples = append(result.Examples, Example{Kind: string(d.Kind), Key: d.Key, Cluster: version(d.Server), Copy: version(d.Copy)})
+		result.Examples = append(result.Examples, Example{
+			Kind: string(d.Kind), Key: d.Key, Cluster: version(d.Server), Copy: version(d.Copy),
+		})
 	}
 	if v.Repair != nil {
 		n := v.Repair.Divergences()

@@ -42,7 +42,7 @@ type pastOptions struct {
 }
 
 func (o *pastOptions) declare(cmd *cobra.Command) {
-	o.Choice.AddFlags(cmd)
+	o.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.clusters, "cluster", nil, "the `name` of a cluster; may be repeated (default all)")
 	flags.StringVarP(&o.output, "output", "o", "text", "the `format` of the output: text or json")

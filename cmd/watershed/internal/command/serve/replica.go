@@ -89,7 +89,8 @@ func (o *runner) openTraced(
 	logger *slog.Logger,
 ) (*guarded, error) {
 	fleetOptions := o.FleetOptions(logger)
-	fleetOptions.Disk, fleetOptions.LastState = files.Files(), loopback // only the owner may read the last state
+	fleetOptions.Disk = files.Files()
+	fleetOptions.LastState = loopback // only the owner may read the last state
 	// An interface with a nil pointer would not be nil.
 	if traces != nil {
 		fleetOptions.Trace = traces
@@ -98,11 +99,9 @@ func (o *runner) openTraced(
 	if err != nil {
 		return nil, err
 	}
-	owner := ""
-	if loopback {
-		if owner, err = o.State.OpenOwner(access.NewOwnerToken); err != nil {
-			return nil, err
-		}
+	owner, err := o.ownerToken(loopback)
+	if err != nil {
+		return nil, err
 	}
 	log, err := o.Audit.Open(logger)
 	if err != nil {
@@ -114,11 +113,13 @@ func (o *runner) openTraced(
 	if err != nil {
 		return nil, err
 	}
-	page, troubles := new(exposition.Page), &problems{fleet: f, home: o.Access.Home, logger: logger}
+	page := new(exposition.Page)
+	troubles := &problems{fleet: f, home: o.Access.Home, logger: logger}
 	opts := &replica.Options{
 		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize,
 		ProgramResources: append(control.Own(), verification.NewService(f).Own()),
-		PassThrough:      o.PassThrough, Problems: troubles.all, Pages: map[string]http.Handler{access.MetricsPath: page},
+		PassThrough:      o.PassThrough, Problems: troubles.all,
+		Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
 	if log != nil {
 		opts.Audit = log.Audit
@@ -144,6 +145,14 @@ func (o *runner) openTraced(
 	}
 	g.parts = o.parts(g, server, memory)
 	return g, nil
+}
+
+// ownerToken returns the token of the owner, empty if the server is reached from other machines.
+func (o *runner) ownerToken(loopback bool) (string, error) {
+	if !loopback {
+		return "", nil
+	}
+	return o.State.OpenOwner(access.NewOwnerToken)
 }
 
 // parts returns what has to run while the handler of the replica is used.

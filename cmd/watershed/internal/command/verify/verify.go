@@ -76,7 +76,7 @@ func NewCommand() *cobra.Command {
 			return o.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	o.Choice.AddFlags(cmd)
+	o.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.spec.Clusters, "cluster", nil, "the `name` of a cluster to verify; may be repeated "+
 		"(default all)")
@@ -129,7 +129,8 @@ func (o *options) compare(ctx context.Context, client verifyClient, plan []verif
 				continue
 			}
 			spec := o.spec
-			spec.Clusters, spec.Resources = []string{p.Cluster}, []string{p.Resource}
+			spec.Clusters = []string{p.Cluster}
+			spec.Resources = []string{p.Resource}
 			results, err := client.create(ctx, spec, false)
 			switch {
 			case ctx.Err() != nil:
@@ -229,7 +230,10 @@ func (r *verifyReport) end() error {
 			return fmt.Errorf("verify: %w", err)
 		}
 	}
-	objects, differ, failed, divergences := 0, 0, 0, 0
+	objects := 0
+	differ := 0
+	failed := 0
+	divergences := 0
 	for i := range r.results {
 		one := &r.results[i]
 		objects += one.Objects

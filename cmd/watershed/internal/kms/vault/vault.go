@@ -100,7 +100,8 @@ func (v *Vault) Encrypt(_ context.Context, uid string, data []byte) (*service.En
 	nonce := make([]byte, 12)
 	_, _ = rand.Read(nonce)
 	return &service.EncryptResponse{
-		Ciphertext: v.keys[v.current].Seal(nil, nonce, data, nil), KeyID: v.current, Annotations: map[string][]byte{"nonce.example.com": nonce},
+		Ciphertext: v.keys[v.current].Seal(nil, nonce, data, nil), KeyID: v.current,
+		Annotations: map[string][]byte{"nonce.example.com": nonce},
 	}, nil
 }
 

@@ -51,8 +51,10 @@ func TestAuthorize_equalsUpstream(t *testing.T) {
 			t.Fatalf("run it again with -seed %d -cases %d", first+policy, casesPerPolicy)
 		}
 	}
-	t.Logf("seed %d: %d requests equal (%d allowed, %d denied, %d of these with missing roles), %d rule lists, %d changes, in %s",
-		first, total.allowed+total.denied, total.allowed, total.denied, total.missing, total.rules, total.changes, time.Since(start).Round(time.Millisecond))
+	t.Logf("seed %d: %d requests equal (%d allowed, %d denied, %d of these with missing roles), %d rule lists, %d "+
+		"changes, in %s",
+		first, total.allowed+total.denied, total.allowed, total.denied, total.missing, total.rules, total.changes,
+		time.Since(start).Round(time.Millisecond))
 	if n := total.allowed + total.denied; total.allowed < n/10 || total.denied < n/10 || total.missing < n/100 {
 		t.Error("the random policies do not have enough decisions of each kind to prove something")
 	}
@@ -74,7 +76,9 @@ type pair struct {
 
 func newPair(seed uint64) *pair {
 	store := func() cache.Indexer {
-		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
+			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+		})
 	}
 	p := &pair{
 		generator: generator{rand.New(rand.NewPCG(seed, 1))}, ours: rbac.New(),
@@ -83,7 +87,9 @@ func newPair(seed uint64) *pair {
 	roles := &upstream.RoleGetter{Lister: rbaclisters.NewRoleLister(p.roles)}
 	bindings := &upstream.RoleBindingLister{Lister: rbaclisters.NewRoleBindingLister(p.roleBindings)}
 	clusterRoles := &upstream.ClusterRoleGetter{Lister: rbaclisters.NewClusterRoleLister(p.clusterRoles)}
-	clusterBindings := &upstream.ClusterRoleBindingLister{Lister: rbaclisters.NewClusterRoleBindingLister(p.clusterRoleBindings)}
+	clusterBindings := &upstream.ClusterRoleBindingLister{
+		Lister: rbaclisters.NewClusterRoleBindingLister(p.clusterRoleBindings),
+	}
 	p.theirs = upstream.New(roles, bindings, clusterRoles, clusterBindings)
 	p.resolver = validation.NewDefaultRuleResolver(roles, bindings, clusterRoles, clusterBindings)
 	return p
@@ -102,13 +108,15 @@ func comparePolicy(t *testing.T, seed uint64, total *tally) bool {
 		}
 		who, a := p.user(), p.attributes()
 		if problem := p.compare(who, a, total); problem != "" {
-			t.Errorf("seed %d, request %d: %s\nuser %q groups %q\nattributes %+v", seed, i, problem, who.Username, who.Groups, a)
+			t.Errorf("seed %d, request %d: %s\nuser %q groups %q\nattributes %+v", seed, i, problem, who.Username,
+				who.Groups, a)
 			return false
 		}
 		if i%20 == 0 {
 			total.rules++
 			if problem := p.compareRules(who, a.Namespace); problem != "" {
-				t.Errorf("seed %d, rules of request %d: %s\nuser %q groups %q namespace %q", seed, i, problem, who.Username, who.Groups, a.Namespace)
+				t.Errorf("seed %d, rules of request %d: %s\nuser %q groups %q namespace %q", seed, i, problem,
+					who.Username, who.Groups, a.Namespace)
 				return false
 			}
 		}
@@ -153,7 +161,9 @@ func (p *pair) change() {
 		p.ours.SetRoleBinding(o)
 		check(p.roleBindings.Update(o))
 	case 3:
-		o := &rbacv1.ClusterRoleBinding{ObjectMeta: p.meta(false, bindingNames), RoleRef: p.roleRef(), Subjects: p.subjects()}
+		o := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: p.meta(false, bindingNames), RoleRef: p.roleRef(), Subjects: p.subjects(),
+		}
 		if remove {
 			p.ours.DeleteClusterRoleBinding(o.Name)
 			check(p.clusterRoleBindings.Delete(o))
@@ -204,17 +214,18 @@ func (p *pair) compare(who *authenticationv1.UserInfo, a replica.Attributes, tot
 // reasons returns all reasons that upstream could give for an allowed request.
 func (p *pair) reasons(subject user.Info, record authorizer.AttributesRecord) []string {
 	cluster, own := []string{}, []string{}
-	p.resolver.VisitRulesFor(context.Background(), subject, record.Namespace, func(source fmt.Stringer, rule *rbacv1.PolicyRule, _ error) bool {
-		if rule != nil && upstream.RuleAllows(record, rule) {
-			text := "RBAC: allowed by " + source.String()
-			if strings.HasPrefix(source.String(), "ClusterRoleBinding ") {
-				cluster = append(cluster, text)
-			} else {
-				own = append(own, text)
+	p.resolver.VisitRulesFor(context.Background(), subject, record.Namespace,
+		func(source fmt.Stringer, rule *rbacv1.PolicyRule, _ error) bool {
+			if rule != nil && upstream.RuleAllows(record, rule) {
+				text := "RBAC: allowed by " + source.String()
+				if strings.HasPrefix(source.String(), "ClusterRoleBinding ") {
+					cluster = append(cluster, text)
+				} else {
+					own = append(own, text)
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
 	// ClusterRoleBindings are visited first.
 	if len(cluster) > 0 {
 		return cluster
@@ -233,13 +244,21 @@ func asSet(reason string) []string {
 
 // compareRules compares the rules of a user in a namespace and returns how they differ.
 func (p *pair) compareRules(who *authenticationv1.UserInfo, namespace string) string {
-	resources, others, incomplete, err := p.theirs.RulesFor(context.Background(), &user.DefaultInfo{Name: who.Username, Groups: who.Groups}, namespace)
+	resources, others, incomplete, err := p.theirs.RulesFor(context.Background(),
+		&user.DefaultInfo{Name: who.Username, Groups: who.Groups}, namespace)
 	var want []string
 	for _, r := range resources {
-		want = append(want, text(authorizationv1.ResourceRule{Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames()}))
+		want = append(want, text(authorizationv1.ResourceRule{
+			Verbs:         r.GetVerbs(),
+			APIGroups:     r.GetAPIGroups(),
+			Resources:     r.GetResources(),
+			ResourceNames: r.GetResourceNames(),
+		}))
 	}
 	for _, r := range others {
-		want = append(want, text(authorizationv1.NonResourceRule{Verbs: r.GetVerbs(), NonResourceURLs: r.GetNonResourceURLs()}))
+		want = append(want, text(authorizationv1.NonResourceRule{
+			Verbs: r.GetVerbs(), NonResourceURLs: r.GetNonResourceURLs(),
+		}))
 	}
 	status := p.ours.Rules(who, namespace)
 	var got []string

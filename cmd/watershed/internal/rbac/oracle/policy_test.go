@@ -17,20 +17,36 @@ import (
 // The words are few, so that rules and requests often meet. Some look like wildcards and are
 // none, and some are not valid in the API.
 var (
-	namespaces   = []string{"ns1", "ns2", "ns3"}
-	accounts     = []string{"sa1", "sa2"}
-	userNames    = []string{"alice", "system:serviceaccount:ns1:sa1", "bob", "system:serviceaccount:ns2:sa1", "carol", "system:anonymous", "system:serviceaccount:ns2:sa2", "system:serviceaccount:ns1:sa1:x", "system:serviceaccount::sa1", "g1", `quo"ted`, ""}
-	groupNames   = []string{"g1", "g2", "g3", "alice", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ns1", "system:masters", "system:nodes", ""}
+	namespaces = []string{"ns1", "ns2", "ns3"}
+	accounts   = []string{"sa1", "sa2"}
+	userNames  = []string{
+		"alice", "system:serviceaccount:ns1:sa1", "bob", "system:serviceaccount:ns2:sa1", "carol", "system:anonymous",
+		"system:serviceaccount:ns2:sa2", "system:serviceaccount:ns1:sa1:x", "system:serviceaccount::sa1", "g1",
+		`quo"ted`, "",
+	}
+	groupNames = []string{
+		"g1", "g2", "g3", "alice", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ns1",
+		"system:masters", "system:nodes", "",
+	}
 	roleNames    = []string{"r0", "r1", "r2", "r3", "r4", "r5", `r"6`}
 	bindingNames = []string{"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"}
 	verbs        = []string{"get", "list", "watch", "create", "deletecollection", "impersonate", "GET", ""}
 	apiGroups    = []string{"", "apps", "rbac.authorization.k8s.io", "Apps"}
 	resources    = []string{"pods", "deployments", "namespaces", "nodes", "", "pods/log"}
 	subresources = []string{"log", "status", "scale", "log/x", "*"}
-	patterns     = []string{"pods", "pods/log", "*", "*/log", "deployments", "namespaces", "nodes", "pods/status", "deployments/scale", "*/status", "*/scale", "pods/*", "*/*", "", "*/", "/log", "pods/log/x", "**"}
-	objectNames  = []string{"a", "b", "c", "*"}
-	paths        = []string{"/healthz", "/healthz/ping", "/version", "/api", "/api/", "/api/v1", "/apis", "/apis/apps", "/metrics", "/", "", "/openapi/v2", "/*", "*"}
-	pathPatterns = []string{"/healthz", "/healthz/*", "*", "/version", "/api", "/api*", "/api/*", "/apis*", "/metrics", "/*", "/", "", "/api**", "/openapi/*", "*/healthz", "/a*i"}
+	patterns     = []string{
+		"pods", "pods/log", "*", "*/log", "deployments", "namespaces", "nodes", "pods/status", "deployments/scale",
+		"*/status", "*/scale", "pods/*", "*/*", "", "*/", "/log", "pods/log/x", "**",
+	}
+	objectNames = []string{"a", "b", "c", "*"}
+	paths       = []string{
+		"/healthz", "/healthz/ping", "/version", "/api", "/api/", "/api/v1", "/apis", "/apis/apps", "/metrics", "/", "",
+		"/openapi/v2", "/*", "*",
+	}
+	pathPatterns = []string{
+		"/healthz", "/healthz/*", "*", "/version", "/api", "/api*", "/api/*", "/apis*", "/metrics", "/*", "/", "",
+		"/api**", "/openapi/*", "*/healthz", "/a*i",
+	}
 )
 
 // generator makes random objects and requests.
@@ -85,7 +101,11 @@ func (w generator) rules() []rbacv1.PolicyRule {
 func (w generator) subjects() []rbacv1.Subject {
 	var list []rbacv1.Subject
 	for range w.IntN(5) {
-		s := rbacv1.Subject{Kind: []string{"User", "Group", "ServiceAccount", "User", "Group", "ServiceAccount", "user", "Robot", ""}[w.IntN(9)]}
+		s := rbacv1.Subject{
+			Kind: []string{
+				"User", "Group", "ServiceAccount", "User", "Group", "ServiceAccount", "user", "Robot", "",
+			}[w.IntN(9)],
+		}
 		switch s.Kind {
 		case "User":
 			s.Name = w.one(userNames)
