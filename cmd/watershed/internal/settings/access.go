@@ -26,10 +26,11 @@ type Access struct {
 func (o *Access) declare(keys *config.Set) {
 	keys.String(&o.Home, "fleet.home", "home", "", "the `cluster` that authenticates requests below /fleet; callers "+
 		"keep their identity there (default none)")
-	keys.Strings(&o.users, "fleet.users", "fleet-users", nil, "`patterns` of users of the home cluster that have "+
-		"the same name in the other clusters, such as 'oidc:*'; names that begin with system: never have").Reloads()
+	keys.Strings(&o.users, "fleet.users", "fleet-users", nil, "`patterns` of home-cluster users that other "+
+		"clusters accept under the same name, such as 'oidc:*'; names that begin with system: are never "+
+		"accepted").Reloads()
 	keys.Strings(&o.groups, "fleet.groups", "fleet-groups", nil,
-		"`patterns` of groups of the home cluster that have the same name in the other clusters").Reloads()
+		"`patterns` of home-cluster groups that other clusters accept under the same name").Reloads()
 	keys.Strings(&o.members, "fleet.members", "fleet-members", nil, "`patterns` of the clusters that accept "+
 		"identities of the home cluster or of OpenID Connect below /fleet (default all)").Reloads()
 	keys.Strings(&o.LocalRBAC, "authorization.localRBAC", "local-rbac", nil,
