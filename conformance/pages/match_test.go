@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package pages_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/watershed-project/watershed/conformance/pages"
+	"github.com/watershed-project/watershed/internal/expect"
+)
+
+func TestMatch(t *testing.T) {
+	for _, tt := range []struct {
+		want, got string
+		equal     bool
+	}{
+		{"", "", true},
+		{"a", "a", true},
+		{"a", "b", false},
+		{"a", "a\nb", false},
+		{"a b   c", "a   b c", true},
+		{"…", "", true},
+		{"…", "a\nb", true},
+		{"…\nlast", "a\nlast", true},
+		{"…\nlast", "a\nlast\nb", false},
+		{"first\n…\nlast", "first\nlast", true},
+		{"first\n…\nlast", "first\na\nlost", false},
+		{"… level=INFO msg=x …", "time=1 level=INFO msg=x a=b", true},
+		{"… level=INFO msg=x …", "time=1 level=WARN msg=x a=b", false},
+		{"AGE 3d", "AGE 12s", true},
+		{"AGE 3d", "AGE old", false},
+		{"web-86d8686cfb-4sxkb Running", "web-6d9c5b8f47-2xkqj Running", true},
+		{"web-86d8686cfb-4sxkb Running", "web-6d9c5b8f47-2xkqj Pending", false},
+		{"v1.37.1 at 127.0.0.1:7443", "v1.36.0 at 127.0.0.1:34567", true},
+		{"62/62 229 231Ki", "60/60 218 1.5Mi", true},
+		{"1 failed", "2 failed", false},
+		{"a.c", "abc", false},
+	} {
+		if got := pages.Match(lines(tt.want), lines(tt.got)); got != tt.equal {
+			t.Errorf("%q and %q: %v", tt.want, tt.got, got)
+		}
+	}
+}
+
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+func TestParse(t *testing.T) {
+	page := "# Page\n```go\n$ not a command\n```\n```console\n$ one\nout\n\n$ two    # keep it running\n```\n" +
+		"text\n```console\n$ three # exits with 12\n```\n"
+	got, snippets, err := pages.Parse(page)
+	expect.NoError(t, err)
+	expect.Equal(t, snippets, 2)
+	expect.Equal(t, got, []pages.Command{
+		{Line: 6, Text: "one", Want: []string{"out", ""}},
+		{Line: 9, Text: "two    # keep it running", Stays: true},
+		{Line: 13, Text: "three # exits with 12", Status: 12},
+	})
+	if _, _, err := pages.Parse("```console\noutput\n```\n"); err == nil {
+		t.Error("output without a command is accepted")
+	}
+}
+
+// TestShell: commands share a folder and variables, a status is that of its command, and what
+// keeps running is interrupted at the end.
+func TestShell(t *testing.T) {
+	s, err := pages.NewShell(t.TempDir(), []string{"PATH=/usr/bin:/bin", "A=1"})
+	expect.NoError(t, err)
+	for _, tt := range []struct {
+		command string
+		want    []string
+		status  int
+	}{
+		{"mkdir d && cd d && B=2 && export B", nil, 0},
+		{"echo $A $B; basename $PWD", []string{"1 2", "d"}, 0},
+		{"printf 'no end of line'", []string{"no end of line"}, 0},
+		{"echo wrong >&2; (exit 3)", []string{"wrong"}, 3},
+		{"cat", nil, 0},
+	} {
+		got, status, err := s.Run(t.Context(), tt.command)
+		expect.NoError(t, err)
+		expect.Equal(t, got, tt.want)
+		expect.Equal(t, status, tt.status)
+	}
+	printed := "trap 'touch interrupted; exit' INT; basename $PWD; echo $B; while :; do sleep 0.1; done"
+	got, err := s.Start(t.Context(), `bash -c "`+strings.ReplaceAll(printed, "$", `\$`)+`"    # keep it running`,
+		func(lines []string) bool { return len(lines) == 2 })
+	expect.NoError(t, err)
+	expect.Equal(t, got, []string{"d", "2"})
+	if _, err := s.Start(t.Context(), "false", func([]string) bool { return false }); err == nil {
+		t.Error("a command that has ended is waited for")
+	}
+	expect.NoError(t, s.Close())
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package pages
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Command is a line of a page that a reader types.
+type Command struct {
+	// Line is its number on the page, from 1.
+	Line int
+	Text string
+	// Want is what the page shows below it, empty if that is nothing.
+	Want []string
+	// Stays reports whether the command runs until the end of the page.
+	Stays bool
+	// Status is the exit status.
+	Status int
+}
+
+const (
+	fence       = "```"
+	prompt      = "$ "
+	keepRunning = "# keep it running"
+)
+
+var exits = regexp.MustCompile(`# exits with (\d+)$`)
+
+// Parse returns the commands of the console snippets of a page, and the number of snippets.
+func Parse(page string) (commands []Command, snippets int, err error) {
+	inside, console := false, false
+	for i, line := range strings.Split(page, "\n") {
+		number := i + 1
+		switch {
+		case strings.HasPrefix(line, fence):
+			inside = !inside
+			console = inside && strings.TrimPrefix(line, fence) == "console"
+			if console {
+				snippets++
+			}
+		case !console:
+		case strings.HasPrefix(line, prompt):
+			c := Command{Line: number, Text: strings.TrimPrefix(line, prompt)}
+			c.Stays = strings.HasSuffix(c.Text, keepRunning)
+			if m := exits.FindStringSubmatch(c.Text); m != nil {
+				c.Status, _ = strconv.Atoi(m[1]) // the expression accepts digits only
+			}
+			commands = append(commands, c)
+		case len(commands) == 0 || commands[len(commands)-1].Line > number:
+			return nil, 0, fmt.Errorf("line %d: a console snippet begins with output", number)
+		default:
+			last := &commands[len(commands)-1]
+			last.Want = append(last.Want, line)
+		}
+	}
+	return commands, snippets, nil
+}
