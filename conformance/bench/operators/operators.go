@@ -189,7 +189,7 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 		Name: "operators",
 		Heading: fmt.Sprintf("Reads of five operators, each with each cache in a process of its own; %s. "+
 			"CPU is per reconcile, with the change that caused it and garbage collection. "+
-			"The ratios of the last line are the medians of the five operators' ratios to controller-runtime's cache.",
+			"Ratios are to controller-runtime's cache.",
 			harness.Repetitions(b.runs)),
 		Columns: []string{"operator", "cache"},
 		Figure:  harness.Figure{Title: "Reads of five operators"},
