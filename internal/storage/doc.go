@@ -23,17 +23,17 @@
 // or a [*Rejection]. Batches of different mirrors are independent. A relist counts from
 // its last batch on: a process that ends inside it goes back to the state before.
 //
-// A batch that was not completely written at the end of the log is ignored. Any other damage
-// rejects the mirrors that it may concern: if the header of the record is intact, one mirror, and
-// otherwise every mirror of the cluster that needs the segment. No record is ever left out of the
-// middle. A mirror is loaded only with an equal [Identity].
+// A batch that was not completely written at the end of the log is ignored. Other damage rejects
+// mirrors, which are then listed again: a damaged payload rejects one mirror, and a damaged header
+// every mirror that needs the segment. No record is ever left out of the middle. A mirror is
+// loaded only with an equal [Identity].
 //
 // Where changes of a mirror were not written or are removed, [Cluster.History] yields a
 // [*GapError] with the bounds of the gap in time. Times never go back.
 //
 // [State.Records] has no gaps: it leads from the state at [State.After] to the loaded one,
 // and each change has the state of its object before. Damage in files that only the records
-// need makes them fewer, and does not cost the state. [Cluster.At] returns the last state
+// need costs records, and not the state. [Cluster.At] returns the last state
 // up to a moment, or an error if it cannot be shown that it is the last. [Cluster.ObjectAt] and
 // [Cluster.ObjectHistory] return the same of one object. They do not notice damage in files, or
 // parts of files, that they do not read.
