@@ -52,7 +52,7 @@
 // Returned objects are shared and must not be modified ([Options.Mutated] reports
 // objects that were). To modify an object, call its DeepCopy first.
 //
-// An object costs its bytes, 96 bytes of [wire.Object], its key, and some 105 bytes in the store. An
+// An object costs its bytes, 96 bytes of wire.Object, its key, and some 105 bytes in the store. An
 // index costs 120 bytes per object. The window costs at most [Options.Window] bytes of states that
 // are no longer current. A handler costs a goroutine. A handler that has fallen out of the window
 // holds the last states that it saw of the objects that have changed since: at most one older copy.
