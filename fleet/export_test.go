@@ -6,11 +6,11 @@ package fleet
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/delta"
-	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -41,7 +41,7 @@ func (f *Fleet) Resources() []schema.GroupResource {
 			all = append(all, c.Resource())
 		}
 	}
-	slices.SortFunc(all, selection.First)
+	slices.SortFunc(all, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 	return all
 }
 
