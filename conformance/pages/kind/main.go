@@ -180,7 +180,7 @@ func list(*flags, []string) error {
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), freePrefix) {
-			fmt.Println(e.Name())
+			fmt.Fprintln(os.Stdout, e.Name())
 		}
 	}
 	return nil
