@@ -37,9 +37,13 @@ func rename(cmd *cobra.Command, name string) {
 		cmd.Annotations = map[string]string{}
 	}
 	cmd.Annotations[cobra.CommandDisplayNameAnnotation] = name
+	names := []string{"completion"} // which cobra adds later
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
-		c.Long, c.Example = renamed(c.Long, name), renamed(c.Example, name)
+		c.Long, c.Example = renamed(c.Long, name, names), renamed(c.Example, name, names)
 		for _, child := range c.Commands() {
 			visit(child)
 		}
@@ -47,10 +51,10 @@ func rename(cmd *cobra.Command, name string) {
 	visit(cmd)
 }
 
-// renamed returns a text whose commands have another name of the program.
-func renamed(text, name string) string {
-	for _, command := range []string{"serve", "status", "check", "kubeconfig", "rbac", "version", "completion"} {
-		text = strings.ReplaceAll(text, "watershed "+command, name+" "+command)
+// renamed returns a text in which the commands with the given names have another name of the program.
+func renamed(text, program string, names []string) string {
+	for _, command := range names {
+		text = strings.ReplaceAll(text, "watershed "+command, program+" "+command)
 	}
 	return text
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/command/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/command/verify"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/command/version"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/usage"
 )
 
 func main() {
@@ -46,18 +47,54 @@ func main() {
 	}
 }
 
+// long and example are the help text of the program.
+const (
+	long = `Watershed is a read replica of Kubernetes clusters. It lists and watches each resource
+once, keeps the objects in memory, and answers reads from there: for kubectl,
+dashboards and controllers, with the API of Kubernetes. A server is started with
+watershed serve. The other commands check what it needs, or use a running server: the
+server of this machine, or one elsewhere that --server or --context names.`
+
+	example = `  watershed serve --context prod-eu --context prod-us
+  watershed status
+  watershed kubeconfig --write replica.yaml
+  kubectl --kubeconfig replica.yaml get pods -A`
+)
+
+// The groups of commands.
+const (
+	groupRun     = "run"
+	groupInspect = "inspect"
+	groupHistory = "history"
+	groupSetup   = "setup"
+)
+
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "watershed",
-		Short:         "The read side of Kubernetes",
+		Short:         "A read replica of Kubernetes clusters",
+		Long:          long,
+		Example:       example,
 		Version:       build.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage.Print)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(serve.NewCommand(), status.NewCommand(), check.NewCommand(), verify.NewCommand(), disk.NewCommand(),
-		past.NewLogCommand(), past.NewDiffCommand(), past.NewChangesCommand(), kubeconfig.NewCommand(),
-		rbac.NewCommand(), config.NewCommand(), version.NewCommand())
+	add := func(group, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
+		for _, c := range commands {
+			c.GroupID = group
+		}
+		root.AddCommand(commands...)
+	}
+	add(groupRun, "Run a server:", serve.NewCommand(), check.NewCommand(), config.NewCommand(), rbac.NewCommand(),
+		disk.NewCommand())
+	add(groupInspect, "Inspect a running server:", status.NewCommand(), verify.NewCommand(), version.NewCommand())
+	add(groupHistory, "See what has changed in the clusters:", past.NewLogCommand(), past.NewDiffCommand(),
+		past.NewChangesCommand())
+	add(groupSetup, "Set up clients:", kubeconfig.NewCommand())
+	root.SetCompletionCommandGroupID(groupSetup)
 	return root
 }

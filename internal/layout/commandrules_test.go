@@ -12,6 +12,7 @@ func init() { maps.Copy(rules, commandRules) }
 var commandRules = map[string]rule{
 	"cmd/watershed/internal/build":  {},
 	"cmd/watershed/internal/output": {others: []string{"sigs.k8s.io/yaml"}},
+	"cmd/watershed/internal/usage":  {others: []string{"github.com/spf13/"}},
 	"cmd/watershed/internal/state": {
 		own:    []string{"cmd/watershed/internal/statefile"},
 		others: []string{"github.com/spf13/cobra"},
@@ -34,7 +35,7 @@ var commandRules = map[string]rule{
 			"wire", "kube", "disk", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access",
 			"cmd/watershed/internal/audit", "cmd/watershed/internal/authn", "cmd/watershed/internal/build",
 			"cmd/watershed/internal/config", "cmd/watershed/internal/kms", "cmd/watershed/internal/serving",
-			"cmd/watershed/internal/state", "cmd/watershed/internal/tracing",
+			"cmd/watershed/internal/state", "cmd/watershed/internal/tracing", "cmd/watershed/internal/usage",
 		},
 		others: []string{"github.com/spf13/pflag", "k8s.io/client-go/"},
 	},
@@ -106,7 +107,7 @@ var commandRules = map[string]rule{
 	},
 	"cmd/watershed/internal/command/disk": {
 		own:    []string{"internal/storage", "cmd/watershed/internal/settings"},
-		others: []string{"github.com/spf13/cobra", "k8s.io/apimachinery/"},
+		others: []string{"github.com/spf13/", "k8s.io/apimachinery/"},
 	},
 	"cmd/watershed/internal/command/config": {
 		own:    []string{"cmd/watershed/internal/settings"},
@@ -126,7 +127,7 @@ var commandRules = map[string]rule{
 			"cmd/watershed/internal/command/kubeconfig", "cmd/watershed/internal/command/past",
 			"cmd/watershed/internal/command/rbac", "cmd/watershed/internal/command/serve",
 			"cmd/watershed/internal/command/status", "cmd/watershed/internal/command/verify",
-			"cmd/watershed/internal/command/version",
+			"cmd/watershed/internal/command/version", "cmd/watershed/internal/usage",
 		},
 		others: []string{"github.com/spf13/"},
 	},

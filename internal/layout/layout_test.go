@@ -246,7 +246,7 @@ var rules = map[string]rule{
 	},
 	"cmd/watershed/internal/kms/vault": {others: []string{"k8s.io/kms/"}},
 	"cmd/watershed/internal/config": {
-		own:    []string{"internal/timer"},
+		own:    []string{"internal/timer", "cmd/watershed/internal/usage"},
 		others: []string{"github.com/spf13/pflag", "go.yaml.in/yaml/v3", "k8s.io/apimachinery/"},
 	},
 	"cmd/watershed/internal/serving": {

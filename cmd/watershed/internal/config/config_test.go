@@ -34,14 +34,15 @@ type settings struct {
 
 func newSettings() *settings {
 	s := &settings{keys: config.NewSet()}
-	s.keys.String(&s.address, "address", "listen", "127.0.0.1:1", "the `address` to serve at").Short("a")
-	s.keys.Int64(&s.history, "limits.historyMiB", "history", 256, "how much to keep").AtLeast(1,
+	section := s.keys.Section("All")
+	section.String(&s.address, "address", "listen", "127.0.0.1:1", "the `address` to serve at").Short("a")
+	section.Int64(&s.history, "limits.historyMiB", "history", 256, "how much to keep").AtLeast(1,
 		"nothing would be kept").Reloads()
-	s.keys.Int(&s.workers, "limits.workers", "workers", 4, "how many work").AtLeast(0, "use 0 for none")
-	s.keys.Duration(&s.delay, "limits.delay", "delay", time.Second, "how long to wait").AtLeast(0, "time goes forward")
-	s.keys.Bool(&s.secure, "tls.secure.enabled", "secure", false, "use TLS")
-	s.keys.Strings(&s.resources, "mirror.resources", "resources", []string{"*", "events"}, "what to mirror").Reloads()
-	s.keys.Repeated(&s.contexts, "mirror.contexts", "context", "a context; may be repeated")
+	section.Int(&s.workers, "limits.workers", "workers", 4, "how many work").AtLeast(0, "use 0 for none")
+	section.Duration(&s.delay, "limits.delay", "delay", time.Second, "how long to wait").AtLeast(0, "time goes forward")
+	section.Bool(&s.secure, "tls.secure.enabled", "secure", false, "use TLS")
+	section.Strings(&s.resources, "mirror.resources", "resources", []string{"*", "events"}, "what to mirror").Reloads()
+	section.Repeated(&s.contexts, "mirror.contexts", "context", "a context; may be repeated")
 	return s
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/usage"
 )
 
 // Set is a set of settings. The zero value is not usable, see [NewSet].
@@ -28,51 +30,62 @@ func NewSet() *Set {
 	return &Set{flags: flags}
 }
 
+// Section is the settings under one heading of the help text of a command. Settings are declared in a
+// section, so that none is without one.
+type Section struct {
+	set  *Set
+	name string
+}
+
+// Section returns the section with a name, such as "Clusters".
+func (s *Set) Section(name string) Section { return Section{s, name} }
+
 // String declares a text.
-func (s *Set) String(p *string, path, flag, value, usage string) *Key {
-	s.flags.StringVar(p, flag, value, usage)
+func (s Section) String(p *string, path, flag, value, usage string) *Key {
+	s.set.flags.StringVar(p, flag, value, usage)
 	return s.add(path, flag)
 }
 
 // Strings declares a list. The flag has several items, separated by commas.
-func (s *Set) Strings(p *[]string, path, flag string, value []string, usage string) *Key {
-	s.flags.StringSliceVar(p, flag, value, usage)
+func (s Section) Strings(p *[]string, path, flag string, value []string, usage string) *Key {
+	s.set.flags.StringSliceVar(p, flag, value, usage)
 	return s.add(path, flag)
 }
 
 // Repeated declares a list. The flag has one item, which may have commas, and is repeated.
-func (s *Set) Repeated(p *[]string, path, flag, usage string) *Key {
-	s.flags.StringArrayVar(p, flag, nil, usage)
+func (s Section) Repeated(p *[]string, path, flag, usage string) *Key {
+	s.set.flags.StringArrayVar(p, flag, nil, usage)
 	return s.add(path, flag)
 }
 
 // Bool declares a switch.
-func (s *Set) Bool(p *bool, path, flag string, value bool, usage string) *Key {
-	s.flags.BoolVar(p, flag, value, usage)
+func (s Section) Bool(p *bool, path, flag string, value bool, usage string) *Key {
+	s.set.flags.BoolVar(p, flag, value, usage)
 	return s.add(path, flag)
 }
 
 // Int declares a number.
-func (s *Set) Int(p *int, path, flag string, value int, usage string) *Key {
-	s.flags.IntVar(p, flag, value, usage)
+func (s Section) Int(p *int, path, flag string, value int, usage string) *Key {
+	s.set.flags.IntVar(p, flag, value, usage)
 	return s.add(path, flag)
 }
 
 // Int64 declares a number.
-func (s *Set) Int64(p *int64, path, flag string, value int64, usage string) *Key {
-	s.flags.Int64Var(p, flag, value, usage)
+func (s Section) Int64(p *int64, path, flag string, value int64, usage string) *Key {
+	s.set.flags.Int64Var(p, flag, value, usage)
 	return s.add(path, flag)
 }
 
 // Duration declares a duration.
-func (s *Set) Duration(p *time.Duration, path, flag string, value time.Duration, usage string) *Key {
-	s.flags.DurationVar(p, flag, value, usage)
+func (s Section) Duration(p *time.Duration, path, flag string, value time.Duration, usage string) *Key {
+	s.set.flags.DurationVar(p, flag, value, usage)
 	return s.add(path, flag)
 }
 
-func (s *Set) add(path, flag string) *Key {
-	k := &Key{Path: path, Flag: s.flags.Lookup(flag)}
-	s.keys = append(s.keys, k)
+func (s Section) add(path, flag string) *Key {
+	k := &Key{Path: path, Flag: s.set.flags.Lookup(flag)}
+	usage.SetSection(k.Flag, s.name)
+	s.set.keys = append(s.set.keys, k)
 	return k
 }
 

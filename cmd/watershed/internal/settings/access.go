@@ -23,34 +23,34 @@ type Access struct {
 	oidc                   authn.OIDCOptions
 }
 
-func (o *Access) declare(keys *config.Set) {
-	keys.String(&o.Home, "fleet.home", "home", "", "the `cluster` that authenticates requests below /fleet; callers "+
+func (o *Access) declare(in config.Section) {
+	in.String(&o.Home, "fleet.home", "home", "", "the `cluster` that authenticates requests below /fleet; callers "+
 		"keep their identity there (default none)")
-	keys.Strings(&o.users, "fleet.users", "fleet-users", nil, "`patterns` of home-cluster users that other "+
+	in.Strings(&o.users, "fleet.users", "fleet-users", nil, "`patterns` of home-cluster users that other "+
 		"clusters accept under the same name, such as 'oidc:*'; names that begin with system: are never "+
 		"accepted").Reloads()
-	keys.Strings(&o.groups, "fleet.groups", "fleet-groups", nil,
+	in.Strings(&o.groups, "fleet.groups", "fleet-groups", nil,
 		"`patterns` of home-cluster groups that other clusters accept under the same name").Reloads()
-	keys.Strings(&o.members, "fleet.members", "fleet-members", nil, "`patterns` of the clusters that accept "+
+	in.Strings(&o.members, "fleet.members", "fleet-members", nil, "`patterns` of the clusters that accept "+
 		"identities of the home cluster or of OpenID Connect below /fleet (default all)").Reloads()
-	keys.Strings(&o.LocalRBAC, "authorization.localRBAC", "local-rbac", nil,
+	in.Strings(&o.LocalRBAC, "authorization.localRBAC", "local-rbac", nil,
 		"`patterns` of clusters whose RBAC is evaluated here instead of asking them for each decision; only for "+
 			"clusters without other authorizers that deny")
-	keys.String(&o.oidc.Issuer, "oidc.issuerURL", "oidc-issuer-url", "",
+	in.String(&o.oidc.Issuer, "oidc.issuerURL", "oidc-issuer-url", "",
 		"the `URL` of the OpenID Connect issuer whose tokens are accepted below /fleet")
-	keys.String(&o.oidc.Audience, "oidc.clientID", "oidc-client-id", "",
+	in.String(&o.oidc.Audience, "oidc.clientID", "oidc-client-id", "",
 		"the client `ID` that the tokens must be issued for")
-	keys.String(&o.oidc.UsernameClaim, "oidc.usernameClaim", "oidc-username-claim", "sub",
+	in.String(&o.oidc.UsernameClaim, "oidc.usernameClaim", "oidc-username-claim", "sub",
 		"the `claim` with the name of the user")
-	keys.String(&o.oidc.UsernamePrefix, "oidc.usernamePrefix", "oidc-username-prefix", "",
+	in.String(&o.oidc.UsernamePrefix, "oidc.usernamePrefix", "oidc-username-prefix", "",
 		"the `prefix` of the names of users; needed, so that they differ from those of clusters")
-	keys.String(&o.oidc.GroupsClaim, "oidc.groupsClaim", "oidc-groups-claim", "",
+	in.String(&o.oidc.GroupsClaim, "oidc.groupsClaim", "oidc-groups-claim", "",
 		"the `claim` with the groups (default none)")
-	keys.String(&o.oidc.GroupsPrefix, "oidc.groupsPrefix", "oidc-groups-prefix", "",
+	in.String(&o.oidc.GroupsPrefix, "oidc.groupsPrefix", "oidc-groups-prefix", "",
 		"the `prefix` of the names of groups")
-	keys.Strings(&o.oidc.SupportedAlgs, "oidc.signingAlgs", "oidc-signing-algs", []string{"RS256"},
+	in.Strings(&o.oidc.SupportedAlgs, "oidc.signingAlgs", "oidc-signing-algs", []string{"RS256"},
 		"the `algorithms` that tokens may be signed with")
-	keys.String(&o.oidc.CAFile, "oidc.caFile", "oidc-ca-file", "",
+	in.String(&o.oidc.CAFile, "oidc.caFile", "oidc-ca-file", "",
 		"a `file` with the certificates that the issuer is verified with (default those of the system)")
 }
 

@@ -17,13 +17,13 @@ type Audit struct {
 	MaxBackups int
 }
 
-func (o *Audit) declare(keys *config.Set) {
-	keys.String(&o.path, "audit.log", "audit-log", "", "the `file` to which an audit event is appended for each "+
+func (o *Audit) declare(in config.Section) {
+	in.String(&o.path, "audit.log", "audit-log", "", "the `file` to which an audit event is appended for each "+
 		"request, as a line of JSON; - is the standard output (default none)")
-	keys.Int64(&o.MaxSize, "audit.maxSizeMiB", "audit-log-maxsize", 100,
+	in.Int64(&o.MaxSize, "audit.maxSizeMiB", "audit-log-maxsize", 100,
 		"how many `MiB` the audit log may have before a new file begins").
 		AtLeast(1, "a file must have at least 1 MiB").Reloads()
-	keys.Int(&o.MaxBackups, "audit.maxBackups", "audit-log-maxbackup", 10,
+	in.Int(&o.MaxBackups, "audit.maxBackups", "audit-log-maxbackup", 10,
 		"how many old files of the audit log remain, called FILE.1 (the newest), FILE.2 and so on; 0 is none").
 		AtLeast(0, "use 0 for no old files").Reloads()
 }

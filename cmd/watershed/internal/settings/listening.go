@@ -23,25 +23,25 @@ type Listening struct {
 	ShutdownDelay, ShutdownBy time.Duration
 }
 
-func (o *Listening) declare(keys *config.Set) {
-	keys.String(&o.CertFile, "tls.certFile", "tls-cert-file", "", "a `file` with the server's certificate and those "+
+func (o *Listening) declare(in config.Section) {
+	in.String(&o.CertFile, "tls.certFile", "tls-cert-file", "", "a `file` with the server's certificate and those "+
 		"of its issuers, in PEM; changes of its content take effect within seconds (default: a certificate of the "+
 		"authority in the state folder)")
-	keys.String(&o.keyFile, "tls.keyFile", "tls-key-file", "", "a `file` with the key of --tls-cert-file, in PEM")
-	keys.Strings(&o.hosts, "tls.hosts", "tls-san", nil, "host `names` and addresses of this server for the "+
+	in.String(&o.keyFile, "tls.keyFile", "tls-key-file", "", "a `file` with the key of --tls-cert-file, in PEM")
+	in.Strings(&o.hosts, "tls.hosts", "tls-san", nil, "host `names` and addresses of this server for the "+
 		"certificate of its own authority (default: the address it listens on, or those of this machine)")
-	keys.Int(&o.Connections, "connections.max", "max-connections", 0,
+	in.Int(&o.Connections, "connections.max", "max-connections", 0,
 		fmt.Sprintf("how many connections may be open; at the limit, those without an authenticated caller are "+
 			"closed first (default %d, or three quarters of the file descriptors)", serving.DefaultConnections)).
 		AtLeast(0, "use 0 for the default").Reloads()
-	keys.Int(&o.PerAddress, "connections.maxPerAddress", "max-connections-per-address",
+	in.Int(&o.PerAddress, "connections.maxPerAddress", "max-connections-per-address",
 		serving.DefaultConnectionsPerAddress, "how many connections of one address may be open; clients behind a "+
 			"proxy share its address").
 		AtLeast(0, "use 0 for the default").Reloads()
-	keys.Duration(&o.ShutdownDelay, "shutdown.delay", "shutdown-delay", 0,
+	in.Duration(&o.ShutdownDelay, "shutdown.delay", "shutdown-delay", 0,
 		"how long to go on serving after /readyz has begun to fail, so that load balancers notice").
 		AtLeast(0, "use 0 for no delay").Reloads()
-	keys.Duration(&o.ShutdownBy, "shutdown.grace", "shutdown-grace", serving.DefaultGrace,
+	in.Duration(&o.ShutdownBy, "shutdown.grace", "shutdown-grace", serving.DefaultGrace,
 		"how long requests other than watches may take to finish at the end").
 		AtLeast(0, "use 0 for the default").Reloads()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/config"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/usage"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -75,59 +76,76 @@ func New() *Settings {
 
 // declare declares the settings, in the order of the documentation.
 func (o *Settings) declare(keys *config.Set) {
-	keys.String(&o.Listen, "listen", "listen", "127.0.0.1:7443",
+	listening := keys.Section("Address, certificates and connections")
+	listening.String(&o.Listen, "listen", "listen", "127.0.0.1:7443",
 		"the `address` to serve at, such as :7443 for all addresses of this machine; port 0 is any that is free")
-	keys.String(&o.State.Path, "stateDir", "state-dir", "", state.Usage)
-	o.Listening.declare(keys)
-	o.Sources.declare(keys)
-	keys.Strings(&o.Resources, "mirror.resources", "resources", DefaultResources(),
+	listening.String(&o.metricsListen, "metricsListen", "metrics-listen", "", "an `address` with a host that serves "+
+		"/metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
+	o.Listening.declare(listening)
+	o.Sources.declare(keys.Section("Clusters"))
+	o.declareMirror(keys.Section("What is mirrored"))
+	o.declareLimits(keys.Section("Memory and limits"))
+	files := keys.Section("Files")
+	files.String(&o.State.Path, "stateDir", "state-dir", "", state.Usage)
+	o.Storage.declare(files)
+	access := keys.Section("Who may read, and pass-through")
+	o.Access.declare(access)
+	access.Bool(&o.PassThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, "+
+		"such as writes, logs and exec, on to the cluster with the caller's own token")
+	logs := keys.Section("Log, audit log, traces and profiles")
+	logs.String(&o.LogFormat, "logFormat", "log-format", LogText, "the `format` of the log: text or json")
+	o.Audit.declare(logs)
+	o.Tracing.declare(logs)
+	logs.String(&o.pprof, "pprof", "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
+}
+
+// declareMirror declares what of the clusters is mirrored.
+func (o *Settings) declareMirror(in config.Section) {
+	in.Strings(&o.Resources, "mirror.resources", "resources", DefaultResources(),
 		"`patterns` of resources to mirror: pods, deployments.apps, *.apps or *; secrets, events and leases are "+
 			"mirrored only if a pattern names them without a star").Reloads()
-	keys.Strings(&o.Except, "mirror.except", "except", nil, "`patterns` of resources not to mirror").Reloads()
-	keys.Strings(&o.expendable, "mirror.expendable", "expendable", nil,
+	in.Strings(&o.Except, "mirror.except", "except", nil, "`patterns` of resources not to mirror").Reloads()
+	in.Strings(&o.expendable, "mirror.expendable", "expendable", nil,
 		"`patterns` of resources that are no longer mirrored if the memory of the process is scarce, "+
 			"see --memory-limit").Reloads()
-	keys.String(&o.Scope.Namespace, "mirror.namespace", "namespace", "",
+	in.String(&o.Scope.Namespace, "mirror.namespace", "namespace", "",
 		"mirror one `namespace` only, and no cluster-scoped resources; for credentials that are limited "+
 			"to a namespace").Short("n")
-	keys.String(&o.Scope.LabelSelector, "mirror.selector", "selector", "",
+	in.String(&o.Scope.LabelSelector, "mirror.selector", "selector", "",
 		"mirror only objects that a label `selector` matches").Short("l")
-	keys.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false,
+	in.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false,
 		"do not keep metadata.managedFields: responses do not have it")
-	keys.Int64(&o.history, "limits.historyMiB", "history", 256,
+	in.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource "+
+		"with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
+		AtLeast(0, "use 0 for never")
+}
+
+// declareLimits declares the limits of memory.
+func (o *Settings) declareLimits(in config.Section) {
+	in.Int64(&o.history, "limits.historyMiB", "history", 256,
 		"how many `MiB` of past changes to keep for clients that resume a watch").
 		AtLeast(1, "clients could not resume a watch").Reloads()
-	keys.Int(&o.maxObjects, "limits.clusterObjects", "max-cluster-objects", 0,
+	in.Int(&o.maxObjects, "limits.clusterObjects", "max-cluster-objects", 0,
 		"how many objects of one cluster to keep; what exceeds it is not mirrored (default 5000000)").
 		AtLeast(0, "use 0 for the default").Reloads()
-	keys.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0,
+	in.Int64(&o.maxMemory, "limits.clusterMemoryMiB", "max-cluster-memory", 0,
 		"how many `MiB` the objects of one cluster may take (default half of the memory limit, or 8192 without one)").
 		AtLeast(0, "use 0 for the default").Reloads()
-	keys.Int64(&o.MemoryLimit, "limits.memoryMiB", "memory-limit", 0, "how many `MiB` the process may use; near the "+
+	in.Int64(&o.MemoryLimit, "limits.memoryMiB", "memory-limit", 0, "how many `MiB` the process may use; near the "+
 		"limit it reduces caches, then history, drops what is --expendable, and then mirrors nothing further "+
 		"(default GOMEMLIMIT, else 90 % of the container's memory, else none)").
 		AtLeast(0, "use 0 for the default")
-	keys.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource "+
-		"with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
-		AtLeast(0, "use 0 for never")
-	o.Storage.declare(keys)
-	o.Access.declare(keys)
-	o.Audit.declare(keys)
-	o.Tracing.declare(keys)
-	keys.Bool(&o.PassThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, "+
-		"such as writes, logs and exec, on to the cluster with the caller's own token")
-	keys.String(&o.metricsListen, "metricsListen", "metrics-listen", "", "an `address` with a host that serves "+
-		"/metrics without TLS and access control, for Prometheus (default: only at --listen, with access control)")
-	keys.String(&o.LogFormat, "logFormat", "log-format", LogText, "the `format` of the log: text or json")
-	keys.String(&o.pprof, "pprof", "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 }
 
-// AddFlags adds the flags of the settings, and that of the configuration file.
+// AddFlags adds the flag of the configuration file and the flags of the settings. The flags of the
+// command are then shown in the order of their declarations.
 func (o *Settings) AddFlags(flags *pflag.FlagSet) {
-	o.Keys.AddTo(flags)
+	flags.SortFlags = false
 	flags.StringVar(&o.File, "config", "", "a `file` with settings; flags and environment variables "+
 		"(WATERSHED_LISTEN for --listen) have precedence; most changes of the file take effect while serve runs "+
 		"(default $"+configVariable+")")
+	usage.SetSection(flags.Lookup("config"), "Configuration file")
+	o.Keys.AddTo(flags)
 }
 
 // Load reads the configuration file and the environment, and checks the settings. The flags

@@ -37,33 +37,33 @@ type Sources struct {
 	hubNamespace    string
 }
 
-func (o *Sources) declare(keys *config.Set) {
-	keys.String(&o.Kubeconfig, "sources.kubeconfig", "kubeconfig", "",
+func (o *Sources) declare(in config.Section) {
+	in.String(&o.Kubeconfig, "sources.kubeconfig", "kubeconfig", "",
 		"the `file` with the contexts to mirror (default the files in KUBECONFIG, else ~/.kube/config)").Reloads()
-	keys.Repeated(&o.contexts, "sources.contexts", "context",
+	in.Repeated(&o.contexts, "sources.contexts", "context",
 		"a `context` to mirror; may be repeated (default every context)").Reloads()
-	keys.Repeated(&o.Folders, "sources.folders", "kubeconfig-dir",
+	in.Repeated(&o.Folders, "sources.folders", "kubeconfig-dir",
 		"a `folder` of kubeconfig files to mirror, one cluster for each file; may be repeated").Reloads()
-	keys.String(&o.InCluster, "sources.inCluster", "in-cluster", "",
+	in.String(&o.InCluster, "sources.inCluster", "in-cluster", "",
 		"mirror the cluster that serve runs in, under this `name`; needs a pod with a service account").
 		Bare(defaultInCluster).Reloads()
-	keys.Bool(&o.clusterAPI, "sources.clusterAPI", "cluster-api", false,
+	in.Bool(&o.clusterAPI, "sources.clusterAPI", "cluster-api", false,
 		"mirror the clusters that Cluster API manages from the hub; needs the right to list and "+
 			"watch Secrets there").Reloads()
-	keys.Bool(&o.clusterProfiles, "sources.clusterProfiles.enabled", "cluster-profiles", false,
+	in.Bool(&o.clusterProfiles, "sources.clusterProfiles.enabled", "cluster-profiles", false,
 		"mirror the clusters of the ClusterProfiles on the hub; needs --cluster-profile-consumer or "+
 			"--cluster-profile-provider-file").Reloads()
-	keys.String(&o.profileConsumer, "sources.clusterProfiles.consumer", "cluster-profile-consumer", "",
+	in.String(&o.profileConsumer, "sources.clusterProfiles.consumer", "cluster-profile-consumer", "",
 		"the `name` of the inventory consumer whose Secrets have the kubeconfigs of ClusterProfiles").Reloads()
-	keys.String(&o.providerFile, "sources.clusterProfiles.providerFile", "cluster-profile-provider-file", "",
+	in.String(&o.providerFile, "sources.clusterProfiles.providerFile", "cluster-profile-provider-file", "",
 		"a JSON `file` with the credential plugins for the access providers of ClusterProfiles, in the format of "+
 			"the cluster-inventory-api project").Reloads()
-	keys.String(&o.hubKubeconfig, "sources.hub.kubeconfig", "hub-kubeconfig", "",
+	in.String(&o.hubKubeconfig, "sources.hub.kubeconfig", "hub-kubeconfig", "",
 		"the kubeconfig `file` of the hub (default the files in KUBECONFIG, else ~/.kube/config, else the service "+
 			"account of the pod)").Reloads()
-	keys.String(&o.hubContext, "sources.hub.context", "hub-context", "",
+	in.String(&o.hubContext, "sources.hub.context", "hub-context", "",
 		"the `context` of the hub (default the current context)").Reloads()
-	keys.String(&o.hubNamespace, "sources.hub.namespace", "hub-namespace", "",
+	in.String(&o.hubNamespace, "sources.hub.namespace", "hub-namespace", "",
 		"read only this `namespace` of the hub (default all namespaces)").Reloads()
 }
 

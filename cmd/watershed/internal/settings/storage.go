@@ -29,19 +29,19 @@ type Storage struct {
 // restart.
 const restartWindow = 5 * time.Minute
 
-func (o *Storage) declare(keys *config.Set) {
-	keys.String(&o.Dir, "storage.dir", "data-dir", "", "the `folder` in which mirrored objects are stored, so that "+
+func (o *Storage) declare(in config.Section) {
+	in.String(&o.Dir, "storage.dir", "data-dir", "", "the `folder` in which mirrored objects are stored, so that "+
 		"a restarted server can be read at once and need not list them; no other process may use it (default none)")
-	keys.String(&o.KeyFile, "storage.keyFile", "data-key-file", "", "a `file` with keys, 32 bytes in base64 in each "+
+	in.String(&o.KeyFile, "storage.keyFile", "data-key-file", "", "a `file` with keys, 32 bytes in base64 in each "+
 		"line, of which the first encrypts; without it, secrets are not stored")
-	keys.String(&o.KeyEnv, "storage.keyVariable", "data-key-env", "",
+	in.String(&o.KeyEnv, "storage.keyVariable", "data-key-env", "",
 		"the `name` of an environment variable with keys, in the form of --data-key-file")
-	keys.String(&o.KMS, "storage.kms", "data-kms", "", "the `address` of a KMS v2 plugin that encrypts the keys of "+
+	in.String(&o.KMS, "storage.kms", "data-kms", "", "the `address` of a KMS v2 plugin that encrypts the keys of "+
 		"secrets, such as unix:///run/kms.sock, instead of --data-key-file")
-	keys.Duration(&o.retention, "storage.retention", "data-retention", 24*time.Hour,
+	in.Duration(&o.retention, "storage.retention", "data-retention", 24*time.Hour,
 		"how long the files keep the past of the objects; 0 keeps only what a restart needs, which is five minutes").
 		AtLeast(0, "use 0 to keep no more than a restart needs")
-	keys.Int64(&o.maxSize, "storage.maxSizeMiB", "data-max-size", 10<<10,
+	in.Int64(&o.maxSize, "storage.maxSizeMiB", "data-max-size", 10<<10,
 		"how many `MiB` the past of the objects may take; the oldest part is removed").
 		AtLeast(1, "use --data-retention 0 to keep no more than a restart needs")
 }

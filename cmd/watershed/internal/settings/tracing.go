@@ -18,10 +18,10 @@ type Tracing struct {
 	ratePerMillion int
 }
 
-func (o *Tracing) declare(keys *config.Set) {
-	keys.String(&o.endpoint, "tracing.endpoint", "tracing-endpoint", "", "the `URL` of an OpenTelemetry collector "+
+func (o *Tracing) declare(in config.Section) {
+	in.String(&o.endpoint, "tracing.endpoint", "tracing-endpoint", "", "the `URL` of an OpenTelemetry collector "+
 		"that takes OTLP over HTTP, such as http://localhost:4318 (default: no traces)")
-	keys.Int(&o.ratePerMillion, "tracing.samplingRatePerMillion", "tracing-sampling-rate-per-million", 10_000,
+	in.Int(&o.ratePerMillion, "tracing.samplingRatePerMillion", "tracing-sampling-rate-per-million", 10_000,
 		"how many of a million requests and of a million changes to trace").
 		AtLeast(0, "use 0 to trace only what trusted callers ask for")
 }

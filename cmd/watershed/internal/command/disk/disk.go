@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
@@ -58,14 +59,10 @@ func NewCommand() *cobra.Command {
 			return o.show(cmd.Context(), cmd.OutOrStdout(), resources)
 		},
 	}
-	flags := cmd.PersistentFlags()
-	flags.StringVar(&o.Dir, "data-dir", os.Getenv("WATERSHED_DATA_DIR"), "the `folder` (default $WATERSHED_DATA_DIR)")
-	cmd.Flags().StringVar(&o.KeyFile, "data-key-file", os.Getenv("WATERSHED_DATA_KEY_FILE"),
-		"a `file` with keys, to check encrypted objects too (default $WATERSHED_DATA_KEY_FILE)")
-	cmd.Flags().StringVar(&o.KeyEnv, "data-key-env", os.Getenv("WATERSHED_DATA_KEY_ENV"),
-		"the `name` of an environment variable with keys (default $WATERSHED_DATA_KEY_ENV)")
-	cmd.Flags().StringVar(&o.KMS, "data-kms", os.Getenv("WATERSHED_DATA_KMS"),
-		"the `address` of a KMS v2 plugin (default $WATERSHED_DATA_KMS)")
+	declare(cmd.PersistentFlags(), &o.Dir, "data-dir", "the `folder`")
+	declare(cmd.Flags(), &o.KeyFile, "data-key-file", "a `file` with keys, to check encrypted objects too")
+	declare(cmd.Flags(), &o.KeyEnv, "data-key-env", "the `name` of an environment variable with keys")
+	declare(cmd.Flags(), &o.KMS, "data-kms", "the `address` of a KMS v2 plugin")
 	cmd.Flags().BoolVar(&resources, "resources", false, "show each resource")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "remove CLUSTER...",
@@ -76,6 +73,13 @@ func NewCommand() *cobra.Command {
 		},
 	})
 	return cmd
+}
+
+// declare declares a flag whose default is the value of the environment variable that serve uses for it.
+func declare(flags *pflag.FlagSet, p *string, flag, usage string) {
+	variable := "WATERSHED_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	flags.StringVar(p, flag, os.Getenv(variable), usage+" (default $"+variable+")")
+	flags.Lookup(flag).DefValue = "" // help names the variable and not its value
 }
 
 // errNoFolder is returned without a folder.
