@@ -272,7 +272,7 @@ func contextsOf(
 		"--prefix", "", "--write", path,
 	}
 	for _, c := range credentials {
-		args = append(args, "--cluster", c.name+"="+cluster)
+		args = append(args, "--map", c.name+"="+cluster)
 	}
 	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
 		t.Fatalf("watershed kubeconfig: %v: %s", err, out)

@@ -39,7 +39,8 @@ func TestInvocation(t *testing.T) {
 
 // As a plugin all texts name the command as users type it.
 func TestRename(t *testing.T) {
-	for _, name := range []string{"serve", "status", "check", "kubeconfig", "rbac", "version"} {
+	for _, name := range []string{"serve", "status", "check", "kubeconfig", "rbac", "version", "log", "diff",
+		"changes", "verify", "disk"} {
 		cmd := newCommand()
 		rename(cmd, "kubectl watershed")
 		var out bytes.Buffer
@@ -65,11 +66,14 @@ func TestCompletion(t *testing.T) {
 		{[]string{"serve", "--kubeconfig", config, "--context", "prod"}, "prod-eu\nprod-us\n:4\n"},
 		{[]string{"check", "--kubeconfig", config, "--context", "t"}, "test\n:4\n"},
 		{[]string{"status", "--kubeconfig", config, "--context", ""}, "prod-eu\nprod-us\ntest\n:4\n"},
-		{[]string{"kubeconfig", "--kubeconfig", config, "--home", "test"}, "test\n:4\n"},
+		{[]string{"kubeconfig", "--kubeconfig", config, "--context", "test"}, "test\n:4\n"},
 		{[]string{"rbac", "--kubeconfig", config, "--context", "x"}, ":4\n"},
-		{[]string{"status", "-o", ""}, "wide\njson\nyaml\n:4\n"},
+		{[]string{"kubeconfig", "--kubeconfig", config, "test", "prod"}, "prod-eu\nprod-us\n:4\n"},
+		{[]string{"verify", "--kubeconfig", config, "--context", "t"}, "test\n:4\n"},
+		{[]string{"status", "-o", ""}, "table\nwide\njson\nyaml\n:4\n"},
+		{[]string{"log", "-o", ""}, "text\njson\nyaml\n:4\n"},
 		{[]string{"check", "-o", "j"}, "json\n:4\n"},
-		{[]string{"status", "--state-dir", t.TempDir(), ""}, ":4\n"},
+		{[]string{"changes", "--state-dir", t.TempDir(), "--cluster", ""}, ":4\n"},
 	} {
 		out, err := command(t.Context(), append([]string{"__complete"}, c.args...)...)
 		if err != nil || out != c.want {

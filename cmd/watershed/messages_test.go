@@ -65,7 +65,7 @@ func TestMessages(t *testing.T) {
 		contains("log of an object without changes", out+trouble, "there are no changes since 1ms")
 	}
 
-	c, err := (&apiclient.ConnectionOptions{Location: apiclient.Location{State: *s}}).Open()
+	c, err := (&apiclient.Options{State: *s}).Open()
 	expect.NoError(t, err)
 	defer c.Close()
 	report, err := c.Report(t.Context(), "watershed")

@@ -152,10 +152,10 @@ func TestKubeconfig_ofAUser(t *testing.T) {
 	file := filepath.Join(dir, "replica.yaml")
 	args := []string{
 		"kubeconfig", "--server", "https://" + running.Address, "--certificate-authority", s.AuthorityFile(),
-		"--kubeconfig", users, "--home", "plugin", "--write", file,
+		"--kubeconfig", users, "--context", "plugin", "--write", file,
 	}
 	for _, c := range credentials {
-		args = append(args, "--cluster", c.name+"="+k.Name())
+		args = append(args, "--map", c.name+"="+k.Name())
 	}
 	var trouble string
 	expect.Eventually(t, time.Minute, func() error { // the cluster may not have synced

@@ -343,13 +343,15 @@ func checkLogCommand(t *testing.T, dir string, began time.Time) {
 	}
 	out, err := command(t.Context(), "log", "cm", "-n", "green", "--state-dir", dir, "-o", "json", "--since", "1h")
 	expect.NoError(t, err)
-	if strings.Contains(out, `"namespace":"red"`) || strings.Count(out, "\n") < 50 {
+	var green document.ChangeList
+	expect.NoError(t, json.Unmarshal([]byte(out), &green))
+	if strings.Contains(out, `"namespace": "red"`) || len(green.Items) < 50 {
 		t.Errorf("the changes of a namespace:\n%.500s", out)
 	}
 	for _, args := range [][]string{
 		{"log", "pizza/x"},
 		{"log", "cm/x", "--cluster", "mars"},
-		{"log", "cm/x", "-o", "yaml"},
+		{"log", "cm/x", "-o", "table"},
 		{"log", "cm/x", "--since", "yesterday"},
 	} {
 		if out, err := command(t.Context(), append(args, "--state-dir", dir)...); err == nil {
@@ -371,10 +373,10 @@ func checkChangesCommand(t *testing.T, dir string, began, ended time.Time) {
 		"changes", "-o", "json", "--by", "kind,namespace,type",
 	}, period...)...)
 	expect.NoError(t, err)
-	var all []document.ChangeCount
+	var all document.ChangeSummary
 	expect.NoError(t, json.Unmarshal([]byte(out), &all))
 	sum, types := 0, map[string]bool{}
-	for _, c := range all {
+	for _, c := range all.Items {
 		if c.Resource == "configmaps" && (c.Namespace == "red" || c.Namespace == "green") {
 			sum += c.Count
 			types[c.Type] = true
@@ -423,9 +425,9 @@ func checkDiffCommand(t *testing.T, from *pastReader, dir string, one, other tim
 		"--at", at(other))
 	expect.NoError(t, err)
 	got := map[string]string{}
-	for line := range strings.Lines(out) {
-		var c document.Change
-		expect.NoError(t, json.Unmarshal([]byte(line), &c))
+	var all document.ChangeList
+	expect.NoError(t, json.Unmarshal([]byte(out), &all))
+	for _, c := range all.Items {
 		got[c.Name] = c.Type
 		if c.Type == "MODIFIED" && len(c.Differences) < 1 {
 			t.Errorf("%s has the differences %v", c.Name, c.Differences)

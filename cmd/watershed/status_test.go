@@ -107,11 +107,11 @@ func TestStatus(t *testing.T) {
 	}
 
 	t.Run("names", func(t *testing.T) {
-		if report, err := readStatus(t.Context(), s, "sim-1"); err != nil || len(report.Clusters) != 1 ||
+		if report, err := readStatus(t.Context(), s, "--cluster", "sim-1"); err != nil || len(report.Clusters) != 1 ||
 			report.Clusters[0].Name != "sim-1" {
 			t.Errorf("%+v, %v", report, err)
 		}
-		if _, err := command(t.Context(), "status", "--state-dir", s.Path, "nosuch"); err == nil ||
+		if _, err := command(t.Context(), "status", "--state-dir", s.Path, "--cluster", "nosuch"); err == nil ||
 			!strings.Contains(err.Error(), `cluster "nosuch" not found: the server has down, sim-0, sim-1`) {
 			t.Error(err)
 		}
@@ -129,7 +129,7 @@ func TestStatus(t *testing.T) {
 	})
 	t.Run("readers", func(t *testing.T) { testReaders(t, s) })
 	t.Run("completion", func(t *testing.T) {
-		out, err := command(t.Context(), "__complete", "status", "--state-dir", s.Path, "sim-0", "s")
+		out, err := command(t.Context(), "__complete", "status", "--state-dir", s.Path, "--cluster", "sim-0", "--cluster", "s")
 		if err != nil || !strings.HasPrefix(out, "sim-1\tlive\n:4\n") {
 			t.Errorf("%v: %q", err, out)
 		}
@@ -151,7 +151,7 @@ func TestStatus(t *testing.T) {
 
 // testReaders opens watches of a cluster and of the fleet, which are counted.
 func testReaders(t *testing.T, s *state.Dir) {
-	c, err := (&apiclient.ConnectionOptions{Location: apiclient.Location{State: *s}}).Open()
+	c, err := (&apiclient.Options{State: *s}).Open()
 	expect.NoError(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -213,7 +213,7 @@ func TestStatus_saysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{[]string{"--state-dir", t.TempDir()}, "no server is running"},
-		{[]string{"-o", "xml"}, "use wide, json or yaml"},
+		{[]string{"-o", "xml"}, "use table, wide, json or yaml"},
 		{[]string{"-o", "json", "-w"}, "-w has no effect with -o json"},
 		{[]string{"-w", "--interval", "1ms"}, "at least 100ms"},
 		{[]string{"--server", "http://a"}, "only sent over https"},

@@ -119,16 +119,17 @@ func TestVerify(t *testing.T) {
 	for want, args := range map[string][]string{
 		`no cluster "nosuch"`:             {"--cluster", "nosuch"},
 		`mirrors the resource "pod"`:      {"--resource", "pod"},
-		"use table or json":               {"-o", "yaml"},
-		"--state-dir has no effect":       {"--context", "one"},
+		"use table, json or yaml":         {"-o", "wide"},
+		"--state-dir has no effect":       {"--server", "https://127.0.0.1:1"},
 		"unknown command \"more\" for \"": {"more"},
 	} {
 		if _, err := verify(args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want something about %s", args, err, want)
 		}
 	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir()) // no server
 	if _, err := command(t.Context(), "verify", "--kubeconfig", partialConfig(t, map[string]*partial{"good": good}),
-		"--context", "good"); err == nil || !strings.Contains(err.Error(), "/fleet") {
+		"--context", "good"); err == nil || !strings.Contains(err.Error(), `context "good" does not name a server`) {
 		t.Errorf("a context of a cluster: %v", err)
 	}
 }

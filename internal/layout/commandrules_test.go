@@ -10,9 +10,12 @@ func init() { maps.Copy(rules, commandRules) }
 // commandRules are the rules for the program, its commands, and the packages that only commands
 // import. No command imports another one.
 var commandRules = map[string]rule{
-	"cmd/watershed/internal/build":  {},
-	"cmd/watershed/internal/output": {others: []string{"sigs.k8s.io/yaml"}},
-	"cmd/watershed/internal/usage":  {others: []string{"github.com/spf13/"}},
+	"cmd/watershed/internal/build": {},
+	"cmd/watershed/internal/output": {
+		own:    []string{"cmd/watershed/internal/completion"},
+		others: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"},
+	},
+	"cmd/watershed/internal/usage": {others: []string{"github.com/spf13/"}},
 	"cmd/watershed/internal/state": {
 		own:    []string{"cmd/watershed/internal/statefile"},
 		others: []string{"github.com/spf13/cobra"},
@@ -27,7 +30,7 @@ var commandRules = map[string]rule{
 			"cmd/watershed/internal/state", "cmd/watershed/internal/status",
 		},
 		others: []string{
-			"github.com/spf13/cobra", "k8s.io/apimachinery/", "k8s.io/client-go/",
+			"github.com/spf13/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 		},
 	},
 	"cmd/watershed/internal/settings": {
@@ -70,6 +73,7 @@ var commandRules = map[string]rule{
 	"cmd/watershed/internal/command/past": {
 		own: []string{
 			"kube", "internal/document", "internal/jsondiff", "cmd/watershed/internal/apiclient",
+			"cmd/watershed/internal/output",
 		},
 		others: []string{
 			"github.com/spf13/cobra", "k8s.io/apimachinery/", "k8s.io/client-go/",
@@ -85,14 +89,15 @@ var commandRules = map[string]rule{
 	},
 	"cmd/watershed/internal/command/status": {
 		own: []string{
-			"internal/timer", "cmd/watershed/internal/apiclient", "cmd/watershed/internal/completion",
-			"cmd/watershed/internal/output", "cmd/watershed/internal/status", "cmd/watershed/internal/terminal",
+			"internal/timer", "cmd/watershed/internal/apiclient", "cmd/watershed/internal/output",
+			"cmd/watershed/internal/status", "cmd/watershed/internal/terminal",
 		},
 		others: []string{"github.com/spf13/cobra"},
 	},
 	"cmd/watershed/internal/command/verify": {
 		own: []string{
-			"cmd/watershed/internal/apiclient", "cmd/watershed/internal/status", "cmd/watershed/internal/verification",
+			"cmd/watershed/internal/apiclient", "cmd/watershed/internal/output", "cmd/watershed/internal/status",
+			"cmd/watershed/internal/verification",
 		},
 		others: []string{"github.com/spf13/cobra", "k8s.io/apimachinery/", "k8s.io/client-go/util/workqueue"},
 	},
@@ -115,8 +120,8 @@ var commandRules = map[string]rule{
 	},
 	"cmd/watershed/internal/command/version": {
 		own: []string{
-			"cmd/watershed/internal/apiclient", "cmd/watershed/internal/build", "cmd/watershed/internal/completion",
-			"cmd/watershed/internal/output", "cmd/watershed/internal/state",
+			"cmd/watershed/internal/apiclient", "cmd/watershed/internal/build", "cmd/watershed/internal/output",
+			"cmd/watershed/internal/state",
 		},
 		others: []string{"github.com/spf13/cobra"},
 	},

@@ -13,41 +13,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
-	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-// ConnectionOptions are the flags of commands that read from a running server.
-type ConnectionOptions struct {
-	Location
-	kubeconfig string
-	context    string
-}
-
-// AddFlags adds the flags to a command.
-func (o *ConnectionOptions) AddFlags(cmd *cobra.Command) {
-	o.Location.AddFlags(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your credentials, if the server has no owner "+
-		"(default the files in KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&o.context, "context", "", "your `context` whose credentials the server accepts for the whole "+
-		"fleet (default that of its home cluster, else the current context)")
-	completion.Flag(cmd, "context", completion.Contexts)
-}
-
-// Connection reads documents from a server.
+// Connection sends requests to a server with the credentials of a caller.
 type Connection struct {
-	target    *Target
-	transport http.RoundTripper
-	// Close closes the connections to the server.
-	Close func()
-	// token is the owner's, "" if the transport has credentials.
-	token string
+	// URL is the address of the server, without a final slash.
+	URL string
+	// HTTP adds the credentials to each request. It does not follow redirects, which could lead
+	// credentials to another server.
+	HTTP   *http.Client
+	target *Target
 	// credentials names the user's context, "" for the owner.
 	credentials string
 	// contexts are the user's contexts by the cluster that they are for.
@@ -56,43 +37,36 @@ type Connection struct {
 	kubeconfig string
 }
 
-// Open finds the server and the credentials. It sends no request. The caller closes the
-// connection.
-func (o *ConnectionOptions) Open() (*Connection, error) {
-	t, err := o.Target()
+// openAsOwner returns a connection with the owner's token, or the error of finding the server.
+func openAsOwner(t *Target, err error) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Owner != "" && o.context == "" {
-		return openAsOwner(t)
-	}
-	paths := t.Kubeconfig
-	if o.kubeconfig != "" {
-		paths = []string{o.kubeconfig}
-	}
-	mine, err := ReadUserKubeconfig(paths, nil)
-	if err != nil {
-		return nil, fmt.Errorf("credentials for the server at %s: %w", t.URL, err)
-	}
-	c := &Connection{target: t, contexts: contextsByCluster(mine), kubeconfig: unlessDefault(paths)}
-	return c, c.authenticate(mine, o.context)
-}
-
-// openAsOwner returns a connection with the owner's token.
-func openAsOwner(t *Target) (*Connection, error) {
-	transport, err := t.transport()
-	if err != nil {
-		return nil, err
-	}
-	c := &Connection{target: t, transport: transport, token: t.Owner, Close: transport.CloseIdleConnections}
+	cfg := &rest.Config{Host: t.URL + fleetPath, BearerToken: t.Owner}
+	cfg.CAData = t.Authority
+	c := &Connection{target: t, URL: t.URL}
 	if len(t.Kubeconfig) > 0 {
 		// Without the files only the commands in texts have no context.
 		if mine, err := ReadUserKubeconfig(t.Kubeconfig, t.Contexts); err == nil {
 			c.contexts, c.kubeconfig = contextsByCluster(mine), unlessDefault(t.Kubeconfig)
 		}
 	}
-	return c, nil
+	return c, c.use(cfg)
 }
+
+// use makes the connection use a client configuration.
+func (c *Connection) use(cfg *rest.Config) error {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return fmt.Errorf("server at %s: %w", c.URL, err)
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.HTTP = client
+	return nil
+}
+
+// Close closes the connections to the server.
+func (c *Connection) Close() { c.HTTP.CloseIdleConnections() }
 
 // unlessDefault returns the path of a kubeconfig, "" if kubectl reads the paths by default, or if
 // there are several, which no flag can name.
@@ -124,25 +98,58 @@ func (c *Connection) authenticate(mine *UserKubeconfig, name string) error {
 		return fmt.Errorf("context %q does not exist in %s: name the context whose credentials the server accepts "+
 			"with --context", name, mine.Source)
 	}
+	c.credentials = name
+	if c.target.config != nil {
+		return c.use(c.target.config)
+	}
 	credential, err := mine.Credential(name)
 	if err != nil {
 		return fmt.Errorf("context %q: %w", name, err)
 	}
-	cfg, err := c.target.ClientConfig("fleet", "/fleet", credential)
+	cfg, err := c.target.ClientConfig("fleet", fleetPath, credential)
 	if err != nil {
 		return fmt.Errorf("context %q: %w", name, err)
 	}
-	c.credentials = name
-	if c.transport, err = rest.TransportFor(cfg); err != nil {
-		return fmt.Errorf("context %q: %w", name, err)
-	}
-	c.Close = func() { utilnet.CloseIdleConnectionsFor(c.transport) }
-	return nil
+	return c.use(cfg)
 }
 
-// Get requests a path with the credentials of the connection. The caller closes the body.
+// Get requests a path. The caller closes the body.
 func (c *Connection) Get(ctx context.Context, path string) (*http.Response, error) {
-	return c.target.get(ctx, c.transport, path, c.token)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+path, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("server at %s: %w", c.URL, err)
+	}
+	return c.HTTP.Do(req)
+}
+
+// Exchange sends a request, and returns at most limit bytes of the response, and its header. A
+// response with another code than the wanted one is an error.
+func (c *Connection) Exchange(req *http.Request, want int, limit int64) (text []byte, header http.Header, err error) {
+	return Exchange(c.HTTP, c.URL, req, want, limit)
+}
+
+// Exchange is [Connection.Exchange] with a client for the server at an address.
+func Exchange(
+	client *http.Client, server string, req *http.Request, want int, limit int64,
+) (text []byte, header http.Header, err error) {
+	req.Header.Set("Accept", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, fmt.Errorf("server at %s does not answer: is watershed serve running? %w", server, err)
+	}
+	defer resp.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(resp.Body, limit))
+	if err != nil {
+		return nil, nil, fmt.Errorf("server at %s: %w", server, err)
+	}
+	if resp.StatusCode != want {
+		var status metav1.Status
+		if json.Unmarshal(text, &status) != nil || status.Message == "" {
+			status.Message = resp.Status
+		}
+		return nil, nil, fmt.Errorf("server at %s: %s", server, status.Message)
+	}
+	return text, resp.Header, nil
 }
 
 // Report requests the state of the clusters.
@@ -151,7 +158,7 @@ func (c *Connection) Report(ctx context.Context, program string) (*status.Report
 	defer cancel()
 	resp, err := c.Get(ctx, "/clusters")
 	if err != nil {
-		return nil, fmt.Errorf("server at %s does not answer: is watershed serve running? %w", c.target.URL, err)
+		return nil, fmt.Errorf("server at %s does not answer: is watershed serve running? %w", c.URL, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -166,7 +173,7 @@ func (c *Connection) Report(ctx context.Context, program string) (*status.Report
 		r.Notes = append(r.Notes, "note: "+w.Text)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxClusters)).Decode(&r.Clusters); err != nil {
-		return nil, fmt.Errorf("server at %s: list clusters: %w", c.target.URL, err)
+		return nil, fmt.Errorf("server at %s: list clusters: %w", c.URL, err)
 	}
 	return r, nil
 }
@@ -176,7 +183,7 @@ var errRefused = errors.New("it does not accept the credentials for the whole fl
 
 // refused returns the error for a response that is not a success.
 func (c *Connection) refused(resp *http.Response) error {
-	where := fmt.Sprintf("server at %s: list clusters: %s", c.target.URL, resp.Status)
+	where := fmt.Sprintf("server at %s: list clusters: %s", c.URL, resp.Status)
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized && c.credentials != "":
 		return fmt.Errorf("%s: %w of context %q; name a context of its home cluster with --context; client "+

@@ -3,9 +3,8 @@
 
 // Package apiclient finds a server and the credentials for it, and sends requests to it.
 //
-// A [Target] is a server: the server of this machine, which the state folder names, or a server at an
-// address. A [Connection] reads the state of its clusters, for commands with the flag --server. A
-// [Client] uses the API of its fleet, for commands with the flag --context.
+// [Options] are the flags that select a server. A [Target] is a server: the server of this machine, which
+// the state folder names, or a server at an address. A [Connection] is a target with credentials.
 package apiclient
 
 import (
@@ -27,7 +26,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -58,36 +56,8 @@ type Target struct {
 	// Home, Kubeconfig and Contexts are what the server has announced, see [state.Server].
 	Home                 string
 	Kubeconfig, Contexts []string
-}
-
-// Location is the flags that select a server: the server of this machine, or one elsewhere.
-type Location struct {
-	State state.Dir
-	// Server is the address of a server elsewhere, "" for the server of this machine.
-	Server    string
-	authority string // a file
-}
-
-// AddFlags adds the flags to a command.
-func (l *Location) AddFlags(cmd *cobra.Command) {
-	state.AddFlag(cmd, &l.State)
-	flags := cmd.Flags()
-	flags.StringVar(&l.Server, "server", "", "the `URL` of a server elsewhere (default the server of this machine, "+
-		"from the state folder)")
-	flags.StringVar(&l.authority, "certificate-authority", "", "a `file` with the certificates that verify the "+
-		"server (default those of the state folder, and with --server those of the system)")
-}
-
-// Target returns the server that the flags select.
-func (l *Location) Target() (*Target, error) {
-	if l.Server == "" {
-		return LocalTarget(l.State, l.authority)
-	}
-	if l.State.Path != "" {
-		return nil, errors.New("--state-dir has no effect with --server: the state folder belongs to the server of " +
-			"this machine")
-	}
-	return remoteTarget(l.Server, l.authority)
+	// config is the client configuration of the context that names the server, nil if none does.
+	config *rest.Config
 }
 
 // LocalTarget returns the server that uses a state folder. Its authority is that of the

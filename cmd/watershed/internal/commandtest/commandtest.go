@@ -45,6 +45,18 @@ func Run(ctx context.Context, cmd *cobra.Command, args ...string) (out, trouble 
 	return stdout.String(), stderr.String(), err
 }
 
+// WriteFleetContext writes a file with the context fleet, for an address.
+func WriteFleetContext(t *testing.T, address string) (path string) {
+	t.Helper()
+	k := clientcmdapi.NewConfig()
+	k.Clusters["fleet"] = &clientcmdapi.Cluster{Server: address}
+	k.AuthInfos["fleet"] = &clientcmdapi.AuthInfo{Token: "secret"}
+	k.Contexts["fleet"] = &clientcmdapi.Context{Cluster: "fleet", AuthInfo: "fleet"}
+	path = filepath.Join(t.TempDir(), "config")
+	expect.NoError(t, clientcmd.WriteToFile(*k, path))
+	return path
+}
+
 // WriteKubeconfig writes a file with contexts, each with its namespace and a cluster that
 // does not respond.
 func WriteKubeconfig(t *testing.T, namespaces map[string]string) (path string) {

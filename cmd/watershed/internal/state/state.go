@@ -113,7 +113,8 @@ func (s *Dir) Announce(v Server) (withdraw func(), err error) {
 }
 
 // ErrNotServing means that no server uses the folder.
-var ErrNotServing = errors.New("no server is running: start one with watershed serve, and the same --state-dir")
+var ErrNotServing = errors.New("no server is running on this machine: start one with watershed serve and the same " +
+	"--state-dir, or name a server elsewhere with --server or --context")
 
 // Server returns what the running server has announced.
 func (s *Dir) Server() (Server, error) {

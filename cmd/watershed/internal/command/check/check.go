@@ -40,7 +40,7 @@ const (
 
 const long = `Check finds out whether serve would work with the same settings: whether they are valid, its
 addresses are free, its files can be read and written and its sources can be read (one check:
-configuration), and for each cluster, or for those that are named, whether
+configuration), and for each cluster, or for the clusters that --cluster names, whether
 
   name            no two clusters have it
   credentials     they can be used, and do not expire soon
@@ -60,8 +60,9 @@ It prints one line for each check. A line that is not ok says what to do. The ex
 
 // options are the flags of check. They include all settings of serve.
 type options struct {
-	serve  *settings.Settings
-	output string
+	serve    *settings.Settings
+	clusters []string
+	output   output.Format
 	// observe is how long a watch must stay open.
 	observe time.Duration
 }
@@ -70,23 +71,24 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := options{serve: settings.New()}
 	cmd := &cobra.Command{
-		Use:   "check [NAME...]",
+		Use:   "check",
 		Short: "Check whether clusters can be mirrored, and say what to do if not",
 		Long:  long,
 		Example: `  watershed check
-  watershed check prod-eu
+  watershed check --cluster prod-eu
   watershed check --kubeconfig-dir /etc/clusters --resources 'pods,*.apps' --listen :7443
   watershed check -o json | jq '.checks[] | select(.outcome == "FAIL")'`,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.Root().DisplayName(), names)
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.Root().DisplayName())
 		},
 	}
 	flags := cmd.Flags()
 	o.serve.AddFlags(flags)
 	flags.DurationVar(&o.observe, "observe", 2*time.Second, "how long a watch must stay open; 0 leaves out the check")
-	flags.StringVarP(&o.output, "output", "o", "", "the `format`: json or yaml (default one line for each check)")
+	flags.StringArrayVar(&o.clusters, "cluster", nil, "the `name` of a cluster to check; may be repeated (default all)")
+	o.output.AddFlag(cmd, output.Text)
 	completion.Flag(cmd, "context", completion.Contexts)
-	completion.Flag(cmd, "output", completion.Fixed(output.JSON, output.YAML))
 	return cmd
 }
 
@@ -94,12 +96,9 @@ func NewCommand() *cobra.Command {
 var errFailed = errors.New("checks failed")
 
 // run runs all checks and prints their results.
-func (o *options) run(ctx context.Context, out io.Writer, program string, names []string) error {
-	if o.output != output.Table && o.output != output.JSON && o.output != output.YAML {
-		return fmt.Errorf("-o %s: use json or yaml", o.output)
-	}
-	p := &printer{out: out, sign: terminal.Is(out), color: terminal.HasColor(out), quiet: o.output != output.Table}
-	entries, contexts, configuration := o.entries(ctx, names)
+func (o *options) run(ctx context.Context, out io.Writer, program string) error {
+	p := &printer{out: out, sign: terminal.Is(out), color: terminal.HasColor(out), quiet: o.output.IsDocument()}
+	entries, contexts, configuration := o.entries(ctx, o.clusters)
 	p.print(configuration)
 	opts := &preflight.Options{
 		Fleet: o.serve.FleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.PassThrough,
@@ -110,8 +109,8 @@ func (o *options) run(ctx context.Context, out io.Writer, program string, names 
 		opts.Named = o.serve.Resources
 	}
 	checkClusters(ctx, entries, opts, p)
-	if o.output != output.Table {
-		if err := p.document(o.output); err != nil {
+	if o.output.IsDocument() {
+		if err := p.document(&o.output); err != nil {
 			return err
 		}
 	} else {
@@ -309,15 +308,14 @@ func (p *printer) summary(clusters int) {
 }
 
 // document prints all results as JSON or YAML.
-func (p *printer) document(format string) error {
-	text, err := output.Encode(struct {
+func (p *printer) document(format *output.Format) error {
+	err := format.Write(p.out, struct {
 		Checks   []preflight.Result `json:"checks"`
 		Warnings int                `json:"warnings"`
 		Failed   int                `json:"failed"`
-	}{p.all, p.warned, p.failed}, format)
+	}{p.all, p.warned, p.failed})
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	_, err = p.out.Write(text)
-	return err
+	return nil
 }

@@ -40,7 +40,7 @@ func TestCheck_configuration(t *testing.T) {
 			`FAIL    configuration: context "three" does not exist`},
 		{[]string{"--kubeconfig", config, "--fleet-users", "a"},
 			"FAIL    configuration: --fleet-users and --fleet-groups have no effect without --home"},
-		{[]string{"--kubeconfig", config, "three"},
+		{[]string{"--kubeconfig", config, "--cluster", "three"},
 			`FAIL    configuration: cluster "three" not found; do: name one of those that the sources have: one, two`},
 		{[]string{"--kubeconfig-dir", t.TempDir()}, "FAIL    configuration: the sources have no clusters; do: add a " +
 			"cluster to one of them"},
@@ -52,7 +52,7 @@ func TestCheck_configuration(t *testing.T) {
 		}
 	}
 	if _, err := runCheck(t, "--kubeconfig", config, "-o", "xml"); err == nil ||
-		!strings.Contains(err.Error(), "use json or yaml") {
+		!strings.Contains(err.Error(), "use text, json or yaml") {
 		t.Error(err)
 	}
 }

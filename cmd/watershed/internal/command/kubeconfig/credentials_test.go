@@ -157,7 +157,7 @@ func TestCredentials_ofTheFleet(t *testing.T) {
 			commandtest.Clusters("token", "acting", "unknown"))
 		args := []string{"--state-dir", s.Path, "--credentials", "user"}
 		if c.flag != "" {
-			args = append(args, "--home", c.flag)
+			args = append(args, "--context", c.flag)
 		}
 		text, _, err := run(t, args...)
 		if err != nil {
@@ -166,7 +166,7 @@ func TestCredentials_ofTheFleet(t *testing.T) {
 		k := load(t, text)
 		if fleet := k.Contexts["watershed-fleet"]; fleet == nil || fleet.AuthInfo != c.user ||
 			k.AuthInfos[c.user] == nil {
-			t.Errorf("home %q, --home %q: the context of the fleet is %+v, want user %s", c.home, c.flag, fleet, c.user)
+			t.Errorf("home %q, --context %q: the context of the fleet is %+v, want user %s", c.home, c.flag, fleet, c.user)
 		}
 		if k.AuthInfos["watershed-owner"] != nil && c.user != "watershed-owner" {
 			t.Errorf("home %q: the owner's token is in the output without need", c.home)
@@ -183,7 +183,7 @@ func TestCredentials_selected(t *testing.T) {
 	s := &state.Dir{Path: t.TempDir()}
 	_, end := commandtest.BeginAs(t, s, state.Server{}, commandtest.Clusters("token", "eu.prod", "acting"))
 	text, trouble, err := run(t, "--state-dir", s.Path, "--credentials", "user", "--kubeconfig", path,
-		"--context", "token", "--context", "data", "--cluster", "data=eu.prod", "--prefix", "r/")
+		"token", "data", "--map", "data=eu.prod", "--prefix", "r/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,12 +34,10 @@ const (
 
 // options are the flags of kubeconfig.
 type options struct {
-	location    apiclient.Location
+	server      apiclient.Options
 	credentials string // "" means the default
-	kubeconfig  string
 	contexts    []string
 	clusters    []string // CONTEXT=NAME
-	home        string
 	offline     bool
 	prefix      string
 	output      destination
@@ -61,15 +59,17 @@ its contexts contain:
          token, certificate, credential plugin and impersonation of your context for
          it. Clusters that you have no context for are left out.
 
---server names a server elsewhere. The contexts of your kubeconfig, or those that
---context names, are then checked: each asks the server for its cluster, with its own
-credentials, and is left out if the server refuses them or does not have the cluster.
-This runs credential plugins, and sends the credentials to that server. --offline leaves
-out the check. A cluster has the name of its context unless --cluster maps it.
+--server names a server elsewhere, and so does --context if it is a context for a fleet
+that this command has written before. The contexts of your kubeconfig, or those that are
+named, are then checked: each asks the server for its cluster, with its own credentials,
+and is left out if the server refuses them or does not have the cluster. This runs
+credential plugins, and sends the credentials to that server. --offline leaves out the
+check. A cluster has the name of its context unless --map has another.
 
-The context fleet has the credentials of the home cluster, which is the cluster that
-the server authenticates requests for the whole fleet with (serve --home). Client
-certificates are not accepted there. For a server elsewhere, --home names your context.
+The context fleet has the credentials of --context. The server must accept them for the
+whole fleet: name your context for the home cluster (serve --home), or one with a token of
+the server's OpenID Connect issuer. Client certificates are not accepted there. The home
+cluster of the server of this machine is known, so --context is not needed for it.
 
 A credential plugin that uses the address of the cluster (provideClusterInfo) receives
 the address of this server instead. Its configuration in the cluster's entry is kept.
@@ -85,40 +85,36 @@ Without --write, --merge prints the entries together with those of your kubeconf
   watershed kubeconfig --merge --write ~/.kube/config
   watershed kubeconfig --credentials user --write replica.yaml
   watershed kubeconfig --server https://replica.example:7443 --certificate-authority ca.pem --write replica.yaml
-  watershed kubeconfig --server https://replica.example:7443 --context prod --cluster prod=eu-1 --home prod --merge --write ~/.kube/config`
+  watershed kubeconfig prod test --server https://replica.example:7443 --map prod=eu-1 --context prod --merge --write ~/.kube/config`
 )
 
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "kubeconfig",
+		Use:     "kubeconfig [CONTEXT...]",
 		Short:   "Print or write a kubeconfig for a server",
 		Long:    long,
 		Example: example,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+			names := slices.DeleteFunc(completion.Contexts(cmd), func(name string) bool { return slices.Contains(args, name) })
+			return completion.Beginning(names, begin), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, contexts []string) error {
+			o.contexts = contexts
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.location.AddFlags(cmd)
+	o.server.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.credentials, "credentials", "", "the `kind` of credentials in the contexts: owner or user "+
 		"(default owner if the server has an owner, else user)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the `file` with your contexts (default the files that the "+
-		"server mirrors, and with --server those in KUBECONFIG, else ~/.kube/config)")
-	flags.StringArrayVar(&o.contexts, "context", nil,
-		"a `context` of yours to use; may be repeated (default every context)")
-	flags.StringArrayVar(&o.clusters, "cluster", nil, "the name of a context's cluster at the server, as "+
+	flags.StringArrayVar(&o.clusters, "map", nil, "the name of a context's cluster at the server, as "+
 		"`CONTEXT=NAME`; may be repeated (default the name of the context)")
-	flags.StringVar(&o.home, "home", "", "your `context` whose credentials the context fleet has (default that of "+
-		"the server's home cluster, if it is known)")
 	flags.BoolVar(&o.offline, "offline", false, "do not ask the server whether it accepts the credentials")
 	flags.StringVar(&o.prefix, "prefix", defaultPrefix,
 		"prefix of the names of contexts, clusters and users; may be empty")
 	flags.StringVar(&o.output.path, "write", "", "a `file` to write, with mode 0600 (default standard output)")
-	completion.Flag(cmd, "context", completion.Contexts)
-	completion.Flag(cmd, "home", completion.Contexts)
 	completion.Flag(cmd, "credentials", completion.Fixed(ownerCredentials, userCredentials))
 	flags.BoolVar(&o.output.merge, "merge", false, "keep the other entries of the file of --write; without --write, "+
 		"add those of your kubeconfig")
@@ -127,7 +123,7 @@ func NewCommand() *cobra.Command {
 
 // run prints or writes the kubeconfig. Contexts that are left out are reported to trouble.
 func (o *options) run(ctx context.Context, out, trouble io.Writer) error {
-	t, err := o.location.Target()
+	t, err := o.server.Target()
 	if err != nil {
 		return err
 	}
@@ -160,14 +156,14 @@ func (o *options) validate(t *apiclient.Target) error {
 	case o.credentials == ownerCredentials && t.Owner == "":
 		return fmt.Errorf("--credentials owner: the server at %s has no owner; use --credentials user", t.URL)
 	}
-	if o.credentials == ownerCredentials && (len(o.contexts) > 0 || len(o.clusters) > 0 || o.home != "" ||
-		o.kubeconfig != "" || o.offline) {
-		return errors.New("--kubeconfig, --context, --cluster, --home and --offline select your own credentials: " +
-			"use them with --credentials user")
+	if o.credentials == ownerCredentials && (len(o.contexts) > 0 || len(o.clusters) > 0 ||
+		o.server.Context != "" || o.server.Kubeconfig != "" || o.offline) {
+		return errors.New("names of contexts, --kubeconfig, --context, --map and --offline select your own " +
+			"credentials: use them with --credentials user")
 	}
 	for _, pair := range o.clusters {
 		if _, _, ok := cutLast(pair, "="); !ok {
-			return fmt.Errorf("--cluster %s: not of the form CONTEXT=NAME", pair)
+			return fmt.Errorf("--map %s: not of the form CONTEXT=NAME", pair)
 		}
 	}
 	return nil
@@ -178,8 +174,8 @@ func (o *options) validate(t *apiclient.Target) error {
 // the server keeps its clusters without the files.
 func (o *options) readMine(t *apiclient.Target, trouble io.Writer) (*apiclient.UserKubeconfig, error) {
 	paths, names := t.Kubeconfig, t.Contexts
-	if o.kubeconfig != "" {
-		paths, names = []string{o.kubeconfig}, nil
+	if o.server.Kubeconfig != "" {
+		paths, names = []string{o.server.Kubeconfig}, nil
 	}
 	if o.credentials == ownerCredentials && len(paths) == 0 && !o.output.printsMerged() {
 		return apiclient.EmptyKubeconfig(), nil
@@ -192,7 +188,7 @@ func (o *options) readMine(t *apiclient.Target, trouble io.Writer) (*apiclient.U
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range append(slices.Clone(o.contexts), o.home) {
+	for _, name := range append(slices.Clone(o.contexts), o.server.Context) {
 		if name != "" && mine.Config.Contexts[name] == nil {
 			return nil, fmt.Errorf("context %q does not exist in %s", name, mine.Source)
 		}
@@ -242,8 +238,8 @@ func (o *options) candidates(t *apiclient.Target, mine *apiclient.UserKubeconfig
 
 // homeContext returns the user's context for the home cluster, "" if it is not known.
 func (o *options) homeContext(t *apiclient.Target, mine *apiclient.UserKubeconfig) string {
-	if o.home != "" || t.Home == "" {
-		return o.home
+	if o.server.Context != "" || t.Home == "" {
+		return o.server.Context
 	}
 	for _, c := range o.candidates(t, mine) {
 		if c.cluster == t.Home {

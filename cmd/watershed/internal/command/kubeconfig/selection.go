@@ -62,7 +62,7 @@ func (s *selection) listed(clusters []string, candidates []candidate, home strin
 			}
 		}
 		if !known {
-			s.report("cluster", cluster, fmt.Errorf("no context for it in %s; --cluster CONTEXT=%s names one",
+			s.report("cluster", cluster, fmt.Errorf("no context for it in %s; --map CONTEXT=%s names one",
 				s.mine.Source, cluster))
 		}
 	}
@@ -132,7 +132,7 @@ func (s *selection) appendFleet(
 // homeFleet returns the context of the fleet with the credentials of the home cluster.
 func (s *selection) homeFleet(home string) (replicaContext, error) {
 	if home == "" {
-		return replicaContext{}, errors.New("the context of the home cluster is not known; --home names it")
+		return replicaContext{}, errors.New("the context of the home cluster is not known; --context names it")
 	}
 	credential, err := s.mine.Credential(home)
 	if err != nil {

@@ -149,7 +149,7 @@ func TestRemote_checksContexts(t *testing.T) {
 		k.Contexts["earlier"] = &clientcmdapi.Context{Cluster: "earlier", AuthInfo: "plugin"}
 	})
 	text, trouble, err := run(t, "--server", r.URL+"/", "--certificate-authority", r.ca, "--kubeconfig", path,
-		"--cluster", "token=eu-1", "--home", "acting")
+		"--map", "token=eu-1", "--context", "acting")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestRemote_offline(t *testing.T) {
 		k.Clusters["watershed-plugin"].CertificateAuthorityData != nil {
 		t.Errorf("%d contexts, the current one is %q", len(k.Contexts), k.CurrentContext)
 	}
-	if !strings.Contains(trouble, `context "fleet" is left out`) || !strings.Contains(trouble, "--home") {
+	if !strings.Contains(trouble, `context "fleet" is left out`) || !strings.Contains(trouble, "--context") {
 		t.Errorf("stderr:\n%s", trouble)
 	}
 }
@@ -232,7 +232,7 @@ func TestRemote_sendsNothingToAStranger(t *testing.T) {
 	// A server that accepts no context leaves nothing to print or write.
 	file := filepath.Join(t.TempDir(), "replica.yaml")
 	out, _, err = run(t, "--server", expected.URL, "--certificate-authority", expected.ca, "--kubeconfig", path,
-		"--context", "token", "--write", file)
+		"token", "--write", file)
 	if err == nil || !strings.Contains(err.Error(), "no context") || out != "" {
 		t.Errorf("output %q, error %v", out, err)
 	}
@@ -251,12 +251,12 @@ func TestKubeconfig_refusesFlags(t *testing.T) {
 	}
 	for _, c := range []struct{ args, want string }{
 		{"--state-dir DIR --credentials none", "use owner or user"},
+		{"--state-dir DIR eu", "--credentials user"},
 		{"--state-dir DIR --context eu", "--credentials user"},
-		{"--state-dir DIR --home eu", "--credentials user"},
 		{"--state-dir DIR --offline", "--credentials user"},
+		{"--state-dir DIR --credentials user --kubeconfig PATH nosuch", `context "nosuch" does not exist`},
 		{"--state-dir DIR --credentials user --kubeconfig PATH --context nosuch", `context "nosuch" does not exist`},
-		{"--state-dir DIR --credentials user --kubeconfig PATH --home nosuch", `context "nosuch" does not exist`},
-		{"--state-dir DIR --credentials user --kubeconfig PATH --cluster eu", "CONTEXT=NAME"},
+		{"--state-dir DIR --credentials user --kubeconfig PATH --map eu", "CONTEXT=NAME"},
 		{"--state-dir DIR --credentials user --kubeconfig /nonexistent/config", "/nonexistent/config does not exist"},
 		{"--state-dir DIR --server https://a.example", "--state-dir has no effect"},
 		{"--server https://a.example --credentials owner", "no owner"},

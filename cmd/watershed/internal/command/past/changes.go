@@ -6,7 +6,6 @@ package past
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/internal/document"
 )
 
@@ -28,7 +29,7 @@ The server must store the past: watershed serve --data-dir. Your rights are thos
 need the right to get the path /changes, and only the resources are counted that you may list
 in all namespaces.
 
-Without --context, changes uses the server of this machine, as its owner.`
+` + apiclient.Help
 	changesExample = `  watershed changes --since 1h --by cluster,kind,manager
   watershed changes --since 2026-11-17T06:00:00Z --until 2026-11-17T06:30:00Z --by namespace,type
   watershed changes --since 24h --by manager --cluster prod-eu -o json`
@@ -46,7 +47,7 @@ type changesOptions struct {
 func NewChangesCommand() *cobra.Command {
 	var o changesOptions
 	cmd := newCommand("changes", "Count the changes of all objects", changesLong, changesExample, cobra.NoArgs, o.run)
-	o.declare(cmd)
+	o.declare(cmd, output.Table)
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "1h", "the first `time`, or how long ago")
 	flags.StringVar(&o.until, "until", "", "the last `time`, or how long ago (default now)")
@@ -122,8 +123,8 @@ func (o *changesOptions) print(out io.Writer, counts map[document.ChangeCount]in
 		all = append(all, c)
 	}
 	slices.SortFunc(all, document.ChangeCount.Compare)
-	if o.output == "json" {
-		return json.NewEncoder(out).Encode(all)
+	if o.output.IsDocument() {
+		return o.output.Write(out, items[document.ChangeCount]{all})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprint(w, "CHANGES")

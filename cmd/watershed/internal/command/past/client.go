@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/kube"
 )
 
@@ -35,17 +36,17 @@ const maxResponse = 1 << 30
 
 // pastOptions are the flags of the commands that read the past.
 type pastOptions struct {
-	apiclient.Choice
+	apiclient.Options
 	clusters  []string
 	namespace string
-	output    string
+	output    output.Format
 }
 
-func (o *pastOptions) declare(cmd *cobra.Command) {
+// declare declares the flags. Format is the default of -o.
+func (o *pastOptions) declare(cmd *cobra.Command, format string) {
 	o.AddFlags(cmd)
-	flags := cmd.Flags()
-	flags.StringArrayVar(&o.clusters, "cluster", nil, "the `name` of a cluster; may be repeated (default all)")
-	flags.StringVarP(&o.output, "output", "o", "text", "the `format` of the output: text or json")
+	o.AddClusterFlag(cmd, &o.clusters)
+	o.output.AddFlag(cmd, format)
 }
 
 // newCommand returns a command that reads the past. Run is called with its argument, ""
@@ -107,14 +108,11 @@ func (o *pastOptions) answers(
 
 // connect returns a client of the selected server. Warn receives the warnings of responses.
 func (o *pastOptions) connect(warn io.Writer) (*pastClient, error) {
-	if o.output != "text" && o.output != "json" {
-		return nil, fmt.Errorf("--output %s: use text or json", o.output)
-	}
 	c, err := o.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &pastClient{url: strings.TrimSuffix(c.URL, "/fleet"), client: c.HTTP, warn: warn}, nil
+	return &pastClient{url: c.URL, client: c.HTTP, warn: warn}, nil
 }
 
 // pastClient reads the past from a server.

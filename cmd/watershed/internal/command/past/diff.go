@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
 	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/jsondiff"
 )
@@ -28,7 +29,7 @@ the others differ. With one --at it compares with now.
 
 The server must store the past: watershed serve --data-dir. Your rights are those of now.
 
-Without --context, diff uses the server of this machine, as its owner.`
+` + apiclient.Help
 	diffExample = `  watershed diff deployment/cart -n shop --at 2h
   watershed diff configmaps -n shop --at 2026-11-17T06:00:00Z --at 2026-11-17T07:00:00Z
   watershed diff nodes --at 30m --cluster prod-eu`
@@ -56,15 +57,23 @@ func (o *diffOptions) compare(ctx context.Context, out, warn io.Writer, text str
 	if len(o.at) < 1 || len(o.at) > 2 {
 		return errors.New("use --at once or twice")
 	}
-	b := bufio.NewWriter(out)
+	found := []logged{}
 	err := o.each(ctx, warn, func(client *pastClient, cluster string) error {
-		all, err := o.differ(ctx, client, cluster, text)
-		for i := range all {
-			err = errors.Join(err, o.printObject(b, &all[i]))
-		}
+		differing, err := o.differ(ctx, client, cluster, text)
+		found = append(found, differing...)
 		return err
 	})
-	return errors.Join(b.Flush(), err)
+	if err != nil {
+		return err
+	}
+	if o.output.IsDocument() {
+		return o.output.Write(out, items[logged]{found})
+	}
+	b := bufio.NewWriter(out)
+	for i := range found {
+		o.printObject(b, &found[i])
+	}
+	return b.Flush()
 }
 
 // differ returns the objects of a cluster that differ.
@@ -139,13 +148,9 @@ func (c *pastClient) objects(
 }
 
 // printObject writes the differences of an object.
-func (o *diffOptions) printObject(b *bufio.Writer, c *logged) error {
-	if o.output == "json" {
-		return json.NewEncoder(b).Encode(c)
-	}
+func (o *diffOptions) printObject(b *bufio.Writer, c *logged) {
 	fmt.Fprintf(b, "%s %s %s in %s\n", changeWords[c.Type], c.Resource, c.Name, c.Cluster)
 	for _, d := range c.Differences {
 		o.printDifference(b, d)
 	}
-	return nil
 }

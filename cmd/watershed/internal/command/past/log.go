@@ -17,6 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/internal/jsondiff"
 )
@@ -33,7 +35,7 @@ The server must store the past: watershed serve --data-dir. It answers as far ba
 An API server records the manager of a change by the second. If several wrote within the same
 one, all that may have made the change are shown. A deletion has no manager.
 
-Without --context, log uses the server of this machine, as its owner.`
+` + apiclient.Help
 	logExample = `  watershed log deployment/cart -n shop
   watershed log pods -n shop --since 15m --cluster prod-eu
   watershed log node/worker-7 --since 2026-11-17T06:00:00Z --until 2026-11-17T07:00:00Z
@@ -61,11 +63,16 @@ func NewLogCommand() *cobra.Command {
 
 // addFlags adds the flags about one object, which diff has too.
 func (o *logOptions) addFlags(cmd *cobra.Command) {
-	o.declare(cmd)
+	o.declare(cmd, output.Text)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "default",
 		"the `namespace` of the object, for kinds that have one")
 	flags.BoolVar(&o.full, "full", false, "show long values completely")
+}
+
+// items is the document of a command that reads the past.
+type items[T any] struct {
+	Items []T `json:"items"`
 }
 
 // logged is a change with its resource.
@@ -79,7 +86,7 @@ func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) 
 	if o.until != "" {
 		query.Set("until", o.until)
 	}
-	var all []logged
+	all := []logged{} // the document has a list also if there are none
 	err := o.answers(ctx, warn, func(client *pastClient, cluster string) error {
 		changes, err := o.changes(ctx, client, cluster, text, query, warn)
 		all = append(all, changes...)
@@ -89,7 +96,9 @@ func (o *logOptions) run(ctx context.Context, out, warn io.Writer, text string) 
 		return err
 	}
 	if len(all) == 0 {
-		return o.explainNone(ctx, warn, text)
+		if err := o.explainNone(ctx, warn, text); err != nil {
+			return err
+		}
 	}
 	slices.SortStableFunc(all, func(a, b logged) int { return b.Time.Compare(a.Time) })
 	return o.print(out, all)
@@ -165,16 +174,10 @@ func sinceTime(text string) (time.Time, error) {
 
 // print writes the changes.
 func (o *logOptions) print(out io.Writer, all []logged) error {
-	b := bufio.NewWriter(out)
-	if o.output == "json" {
-		encoder := json.NewEncoder(b)
-		for i := range all {
-			if err := encoder.Encode(&all[i]); err != nil {
-				return err
-			}
-		}
-		return b.Flush()
+	if o.output.IsDocument() {
+		return o.output.Write(out, items[logged]{all})
 	}
+	b := bufio.NewWriter(out)
 	for i := range all {
 		if i > 0 {
 			fmt.Fprintln(b)

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
@@ -35,18 +34,18 @@ what to do about each, and totals:
   STALE      for how long a part of the copy has not been current
   PROBLEM    the reason of the first problem, and the number of others
 
-The server of this machine is found in the state folder and read as its owner. For a
-server elsewhere name it with --server; your context must have a token that the server
-accepts for the whole fleet (serve --home or --oidc-issuer-url), and the clusters that
-you may not read are left out.
+` + apiclient.Help + `
+
+Clusters that you may not read are left out.
 
 With -w a terminal shows the table live, and other outputs receive the lines of
 clusters whose state, version, resources or problem change.`
 
 // options are the flags of status.
 type options struct {
-	connection apiclient.ConnectionOptions
-	output     string
+	connection apiclient.Options
+	clusters   []string
+	output     output.Format
 	watch      bool
 	// every is the time between two requests of -w.
 	every time.Duration
@@ -56,30 +55,31 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
-		Use:   "status [NAME...]",
+		Use:   "status",
 		Short: "Show the clusters of a running server and their problems",
 		Long:  long,
 		Example: `  watershed status
   watershed status -w
-  watershed status prod-eu prod-us -o wide
+  watershed status --cluster prod-eu --cluster prod-us -o wide
   watershed status -o json | jq '.clusters[] | select(.state != "live")'
+  watershed status --context watershed-fleet
   watershed status --server https://replica.example:7443 --context prod-eu`,
-		ValidArgsFunction: completeClusters(&o.connection),
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmd.Root().DisplayName(), names)
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmd.Root().DisplayName())
 		},
 	}
 	o.connection.AddFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.output, "output", "o", "", "the `format`: wide, json or yaml (default a table)")
+	o.connection.AddClusterFlag(cmd, &o.clusters)
+	o.output.AddFlag(cmd, output.Table, output.Wide)
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show changes until interrupted")
 	flags.DurationVar(&o.every, "interval", 2*time.Second, "the time between two requests of --watch")
-	completion.Flag(cmd, "output", completion.Fixed(output.Wide, output.JSON, output.YAML))
 	return cmd
 }
 
 // run prints the status once, or until ctx ends.
-func (o *options) run(ctx context.Context, out, trouble io.Writer, program string, names []string) error {
+func (o *options) run(ctx context.Context, out, trouble io.Writer, program string) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (o *options) run(ctx context.Context, out, trouble io.Writer, program strin
 		if err != nil {
 			return nil, err
 		}
-		return r, r.Select(names)
+		return r, r.Select(o.clusters)
 	}
 	first, err := read()
 	if err != nil {
@@ -108,16 +108,10 @@ func (o *options) run(ctx context.Context, out, trouble io.Writer, program strin
 	return o.follow(ctx, out, trouble, first, read)
 }
 
-// validate refuses flags that do not exist or do not fit together.
+// validate refuses flags that do not fit together.
 func (o *options) validate() error {
-	switch o.output {
-	case output.Table, output.Wide:
-	case output.JSON, output.YAML:
-		if o.watch {
-			return fmt.Errorf("-w has no effect with -o %s: leave one of them out", o.output)
-		}
-	default:
-		return fmt.Errorf("-o %s: use wide, json or yaml", o.output)
+	if o.watch && o.output.IsDocument() {
+		return fmt.Errorf("-w has no effect with -o %s: leave one of them out", &o.output)
 	}
 	if o.every < 100*time.Millisecond {
 		return fmt.Errorf("--interval %s: use at least 100ms", o.every)
@@ -127,18 +121,15 @@ func (o *options) validate() error {
 
 // print prints a report.
 func (o *options) print(out io.Writer, r *status.Report) error {
-	text := strings.Join(r.Lines(o.output == output.Wide, terminal.HasColor(out)), "\n") + "\n"
-	switch o.output {
-	case output.JSON, output.YAML:
-		encoded, err := output.Encode(r.Clusters, o.output)
-		if err != nil {
-			return fmt.Errorf("status: %w", err)
-		}
-		text = string(encoded)
+	if o.output.IsDocument() {
+		return o.output.Write(out, r.Clusters)
 	}
-	_, err := io.WriteString(out, text)
+	_, err := io.WriteString(out, strings.Join(r.Lines(o.wide(), terminal.HasColor(out)), "\n")+"\n")
 	return err
 }
+
+// wide reports whether tables have more columns.
+func (o *options) wide() bool { return o.output.String() == output.Wide }
 
 // redraw shows reports on the screen of a terminal until ctx ends. While the server does not
 // answer it keeps the last report and shows the error.
@@ -169,9 +160,9 @@ func (o *options) redraw(
 func (o *options) page(screen *terminal.Screen, out io.Writer, r *status.Report, failure error) []string {
 	columns, rows := screen.Size()
 	if failure == nil {
-		return r.Page(o.output == output.Wide, terminal.HasColor(out), columns, rows)
+		return r.Page(o.wide(), terminal.HasColor(out), columns, rows)
 	}
-	return append(r.Page(o.output == output.Wide, terminal.HasColor(out), columns, rows-1),
+	return append(r.Page(o.wide(), terminal.HasColor(out), columns, rows-1),
 		terminal.Red.Text(failure.Error()))
 }
 
@@ -188,7 +179,7 @@ func (o *options) next(ctx context.Context, read func() (*status.Report, error))
 func (o *options) follow(
 	ctx context.Context, out, trouble io.Writer, r *status.Report, read func() (*status.Report, error),
 ) error {
-	changes := status.NewChanges(o.output == output.Wide)
+	changes := status.NewChanges(o.wide())
 	last := ""
 	for {
 		for _, line := range changes.Next(r) {

@@ -20,7 +20,7 @@ import (
 const maxResponse = 64 << 20
 
 // verifyClient sends verifications to a server.
-type verifyClient struct{ *apiclient.Client }
+type verifyClient struct{ *apiclient.Connection }
 
 // create sends a verification and returns its results. With dryRun, the server compares
 // nothing, and the results name what it would compare.
@@ -29,7 +29,7 @@ func (c verifyClient) create(ctx context.Context, spec verification.Spec, dryRun
 	if err != nil {
 		return nil, err
 	}
-	url := c.URL + verification.Path
+	url := c.URL + "/fleet" + verification.Path
 	if dryRun {
 		url += "?dryRun=" + metav1.DryRunAll
 	}
@@ -38,7 +38,7 @@ func (c verifyClient) create(ctx context.Context, spec verification.Spec, dryRun
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	text, _, err := apiclient.Exchange(c.HTTP, c.URL, req, http.StatusCreated, maxResponse)
+	text, _, err := c.Exchange(req, http.StatusCreated, maxResponse)
 	if err != nil {
 		return nil, err
 	}

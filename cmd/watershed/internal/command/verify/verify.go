@@ -8,7 +8,6 @@ package verify
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 )
@@ -32,9 +32,9 @@ const clustersAtOnce = 3
 
 // options are the flags of verify.
 type options struct {
-	apiclient.Choice
+	apiclient.Options
 	spec   verification.Spec
-	output string
+	output output.Format
 }
 
 // long and example are the help text of verify.
@@ -54,13 +54,14 @@ Watches of clients see the corrections as ordinary events.
 The exit code is 1 if a copy differs, even if it was repaired, or could not be compared. A
 resource that was never read is not compared, nor is a cluster.
 
-Without --context, verify uses the server of this machine, as its owner. With --context it
-uses a context for the whole fleet that watershed kubeconfig has written. Each cluster must
-then allow you to create verifications.watershed.dev.`
+` + apiclient.Help + `
+
+Unless you are the owner of the server, each cluster must allow you to create
+verifications.watershed.dev.`
 	example = `  watershed verify
   watershed verify --cluster prod-eu --resource pods --resource deployments.apps
   watershed verify --deep --repair
-  watershed verify --kubeconfig replica.yaml --context watershed-fleet -o json`
+  watershed verify --context watershed-fleet -o json`
 )
 
 // NewCommand returns the command.
@@ -78,21 +79,17 @@ func NewCommand() *cobra.Command {
 	}
 	o.AddFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&o.spec.Clusters, "cluster", nil, "the `name` of a cluster to verify; may be repeated "+
-		"(default all)")
+	o.AddClusterFlag(cmd, &o.spec.Clusters)
 	flags.StringArrayVar(&o.spec.Resources, "resource", nil,
 		"a `resource` to verify, such as pods or deployments.apps; may be repeated (default all)")
 	flags.BoolVar(&o.spec.Deep, "deep", false, "compare the content of the objects too")
 	flags.BoolVar(&o.spec.Repair, "repair", false, "list a resource again if its copy differs")
-	flags.StringVarP(&o.output, "output", "o", "table", "the `format` of the output: table or json")
+	o.output.AddFlag(cmd, output.Table)
 	return cmd
 }
 
 // run compares, and prints the results.
 func (o *options) run(ctx context.Context, out io.Writer) error {
-	if o.output != "table" && o.output != "json" {
-		return fmt.Errorf("--output %s: use table or json", o.output)
-	}
 	server, err := o.Open()
 	if err != nil {
 		return err
@@ -106,7 +103,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	if len(plan) == 0 {
 		return errors.New("verify: nothing to compare: no cluster that you may verify has a copy")
 	}
-	report := newVerifyReport(out, plan, o.output == "json")
+	report := newVerifyReport(out, plan, &o.output)
 	o.compare(ctx, client, plan, report)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verify: %w", err)
@@ -145,10 +142,10 @@ func (o *options) compare(ctx context.Context, client verifyClient, plan []verif
 	})
 }
 
-// verifyReport prints results as they arrive or, as JSON, at the end.
+// verifyReport prints results as they arrive or, as a document, at the end.
 type verifyReport struct {
 	out    io.Writer
-	asJSON bool
+	format *output.Format
 	// clusters and resources are the widths of columns.
 	clusters, resources int
 
@@ -157,12 +154,12 @@ type verifyReport struct {
 	results []verification.Result
 }
 
-func newVerifyReport(out io.Writer, plan []verification.Result, asJSON bool) *verifyReport {
-	r := &verifyReport{out: out, asJSON: asJSON, clusters: len("CLUSTER"), resources: len("RESOURCE")}
+func newVerifyReport(out io.Writer, plan []verification.Result, format *output.Format) *verifyReport {
+	r := &verifyReport{out: out, format: format, clusters: len("CLUSTER"), resources: len("RESOURCE")}
 	for _, p := range plan {
 		r.clusters, r.resources = max(r.clusters, len(p.Cluster)), max(r.resources, len(p.Resource))
 	}
-	if !asJSON {
+	if !format.IsDocument() {
 		r.line("CLUSTER", "RESOURCE", "VERSION", "OBJECTS", "TIME", "DIVERGENCES")
 	}
 	return r
@@ -178,7 +175,7 @@ func (r *verifyReport) add(one verification.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.results = append(r.results, one)
-	if r.asJSON {
+	if r.format.IsDocument() {
 		return
 	}
 	if one.Error != "" {
@@ -220,13 +217,11 @@ func verdict(r *verification.Result) string {
 
 // end prints the rest, and returns an error if a copy differs or was not compared.
 func (r *verifyReport) end() error {
-	if r.asJSON {
+	if r.format.IsDocument() {
 		slices.SortFunc(r.results, func(a, b verification.Result) int {
 			return strings.Compare(a.Cluster+"\x00"+a.Resource, b.Cluster+"\x00"+b.Resource)
 		})
-		encoder := json.NewEncoder(r.out)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(verification.Status{Results: r.results}); err != nil {
+		if err := r.format.Write(r.out, verification.Status{Results: r.results}); err != nil {
 			return fmt.Errorf("verify: %w", err)
 		}
 	}
@@ -255,7 +250,7 @@ func (r *verifyReport) end() error {
 	case failed > 0:
 		return fmt.Errorf("verify: %d of %s not compared", failed, copies(len(r.results)))
 	}
-	if !r.asJSON {
+	if !r.format.IsDocument() {
 		fmt.Fprintf(r.out, "\n%s in %s: no divergence\n", status.Counted(objects, "object"), copies(len(r.results)))
 	}
 	return nil

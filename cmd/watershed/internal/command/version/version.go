@@ -15,7 +15,6 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/apiclient"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
-	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
 )
@@ -32,9 +31,9 @@ type versions struct {
 
 // options are the flags of version.
 type options struct {
-	connection apiclient.ConnectionOptions
+	connection apiclient.Options
 	client     bool
-	output     string
+	output     output.Format
 }
 
 // NewCommand returns the command.
@@ -50,40 +49,31 @@ func NewCommand() *cobra.Command {
 	}
 	o.connection.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.client, "client", false, "do not ask a server")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "",
-		"the `format`: json or yaml (default one line for each version)")
-	completion.Flag(cmd, "output", completion.Fixed(output.JSON, output.YAML))
+	o.output.AddFlag(cmd, output.Text)
 	return cmd
 }
 
-// run prints the versions. Without --server it is not an error that none is running.
+// run prints the versions. If no flag names a server it is not an error that none is running.
 func (o *options) run(ctx context.Context, out, trouble io.Writer, name string) error {
 	v := versions{Client: build.Version()}
 	if !o.client {
 		var err error
 		v.Server, err = o.server(ctx)
 		switch {
-		case err != nil && o.connection.Server != "":
+		case err != nil && o.connection.Named():
 			return err
 		case err != nil && !errors.Is(err, state.ErrNotServing):
 			fmt.Fprintln(trouble, "watershed:", err)
 		}
 	}
-	switch o.output {
-	case output.Table:
-		fmt.Fprintln(out, name, v.Client)
-		if v.Server != "" {
-			fmt.Fprintln(out, "server", v.Server)
-		}
-		return nil
-	case output.JSON, output.YAML:
-		text, err := output.Encode(v, o.output)
-		if err == nil {
-			_, err = out.Write(text)
-		}
-		return err
+	if o.output.IsDocument() {
+		return o.output.Write(out, v)
 	}
-	return fmt.Errorf("-o %s: use json or yaml", o.output)
+	fmt.Fprintln(out, name, v.Client)
+	if v.Server != "" {
+		fmt.Fprintln(out, "server", v.Server)
+	}
+	return nil
 }
 
 // server returns the version of the server.
