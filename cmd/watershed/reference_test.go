@@ -68,15 +68,14 @@ func writeReference(b *strings.Builder, c *cobra.Command) {
 		fmt.Fprintf(b, "\nExamples:\n\n```console\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "),
 			"\n  ", "\n"))
 	}
-	settings := false
+	settings := c.Name() != "serve" && c.Flags().Lookup("config") != nil
 	for _, s := range usage.Sections(c.LocalFlags()) {
 		name := s.Name
 		switch {
 		case name == "":
 			name = "Flags"
-		case c.Name() != "serve":
-			settings = true
-			continue
+		case settings:
+			continue // the sections of serve
 		}
 		fmt.Fprintf(b, "\n%s:\n\n| flag | default | meaning |\n|---|---|---|\n", name)
 		s.Flags.VisitAll(func(f *pflag.Flag) { writeFlag(b, f) })

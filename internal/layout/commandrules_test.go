@@ -27,7 +27,7 @@ var commandRules = map[string]rule{
 	"cmd/watershed/internal/apiclient": {
 		own: []string{
 			"fleet/directory", "cmd/watershed/internal/completion", "cmd/watershed/internal/serving",
-			"cmd/watershed/internal/state", "cmd/watershed/internal/status",
+			"cmd/watershed/internal/state", "cmd/watershed/internal/status", "cmd/watershed/internal/usage",
 		},
 		others: []string{
 			"github.com/spf13/", "k8s.io/apimachinery/", "k8s.io/client-go/",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/completion"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/usage"
 )
 
 const (
@@ -68,6 +69,9 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 		"fleet; a context that watershed kubeconfig has written for the fleet also names the server (default the owner "+
 		"of the server of this machine, else your context for the home cluster, else the current context)")
 	completion.Flag(cmd, "context", completion.Contexts)
+	for _, name := range []string{"state-dir", "server", "certificate-authority", "kubeconfig", "context"} {
+		usage.SetSection(flags.Lookup(name), "Server and credentials")
+	}
 }
 
 // AddClusterFlag adds the flag that selects clusters of the server.

@@ -108,7 +108,7 @@ func TestCheck_document(t *testing.T) {
 		"one": {Host: "https://127.0.0.1:1", BearerToken: "x"}, "two": {Host: "https://127.0.0.1:1", BearerToken: "y"},
 	})
 	text, err := runCheck(t, "--kubeconfig", config, "--state-dir", t.TempDir(), "--listen", "127.0.0.1:0", "-o",
-		"json", "two")
+		"json", "--cluster", "two")
 	var document struct {
 		Checks []preflight.Result
 		Failed int

@@ -57,7 +57,8 @@ its contexts contain:
          This is the default if the server has an owner.
   user   The credentials of your own kubeconfig: the context of a cluster keeps the
          token, certificate, credential plugin and impersonation of your context for
-         it. Clusters that you have no context for are left out.
+         it. Clusters that you have no context for are left out. Without --kubeconfig
+         they are read from the files that the server mirrors.
 
 --server names a server elsewhere, and so does --context if it is a context for a fleet
 that this command has written before. The contexts of your kubeconfig, or those that are
