@@ -62,10 +62,10 @@ func writeReference(b *strings.Builder, c *cobra.Command) {
 	}
 	fmt.Fprintf(b, "\n## %s\n\n```text\n%s\n```\n", c.CommandPath(), text)
 	if c.Runnable() {
-		fmt.Fprintf(b, "\n```console\n%s\n```\n", c.UseLine())
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", c.UseLine())
 	}
 	if c.HasExample() {
-		fmt.Fprintf(b, "\nExamples:\n\n```console\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "),
+		fmt.Fprintf(b, "\nExamples:\n\n```text\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "),
 			"\n  ", "\n"))
 	}
 	settings := c.Name() != "serve" && c.Flags().Lookup("config") != nil

@@ -123,8 +123,11 @@ func TestServerFlags_everywhere(t *testing.T) {
 				{"version"},
 			} {
 				out, trouble, err := commandParts(t, append(slices.Clone(args), where...)...)
-				want := map[string]string{"status": "sim-0", "verify": "results:", "version": "server ", "changes": "items:"}
-				if w := want[args[0]]; err != nil || !strings.Contains(out, w) || w == "" && !strings.Contains(out, "items") {
+				want := map[string]string{
+					"status": "sim-0", "verify": "results:", "version": "server ", "changes": "items:",
+				}
+				if w := want[args[0]]; err != nil || !strings.Contains(out, w) ||
+					w == "" && !strings.Contains(out, "items") {
 					t.Errorf("%v: %v\n%s%s", args, err, out, trouble)
 				}
 			}

@@ -129,7 +129,8 @@ func TestStatus(t *testing.T) {
 	})
 	t.Run("readers", func(t *testing.T) { testReaders(t, s) })
 	t.Run("completion", func(t *testing.T) {
-		out, err := command(t.Context(), "__complete", "status", "--state-dir", s.Path, "--cluster", "sim-0", "--cluster", "s")
+		out, err := command(t.Context(), "__complete", "status", "--state-dir", s.Path, "--cluster", "sim-0",
+			"--cluster", "s")
 		if err != nil || !strings.HasPrefix(out, "sim-1\tlive\n:4\n") {
 			t.Errorf("%v: %q", err, out)
 		}
