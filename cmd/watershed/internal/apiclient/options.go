@@ -66,7 +66,8 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with your contexts (default the files in KUBECONFIG, "+
 		"else ~/.kube/config)")
 	flags.StringVar(&o.Context, "context", "", "your `context` whose credentials the server accepts for the whole "+
-		"fleet; a context that watershed kubeconfig has written for the fleet also names the server (default the owner "+
+		"fleet; a context that watershed kubeconfig has written for the fleet also names the server (default the "+
+		"owner "+
 		"of the server of this machine, else your context for the home cluster, else the current context)")
 	completion.Flag(cmd, "context", completion.Contexts)
 	for _, name := range []string{"state-dir", "server", "certificate-authority", "kubeconfig", "context"} {

@@ -166,7 +166,8 @@ func TestCredentials_ofTheFleet(t *testing.T) {
 		k := load(t, text)
 		if fleet := k.Contexts["watershed-fleet"]; fleet == nil || fleet.AuthInfo != c.user ||
 			k.AuthInfos[c.user] == nil {
-			t.Errorf("home %q, --context %q: the context of the fleet is %+v, want user %s", c.home, c.flag, fleet, c.user)
+			t.Errorf("home %q, --context %q: the context of the fleet is %+v, want user %s", c.home, c.flag, fleet,
+				c.user)
 		}
 		if k.AuthInfos["watershed-owner"] != nil && c.user != "watershed-owner" {
 			t.Errorf("home %q: the owner's token is in the output without need", c.home)

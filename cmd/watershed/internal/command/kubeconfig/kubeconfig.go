@@ -98,7 +98,9 @@ func NewCommand() *cobra.Command {
 		Long:    long,
 		Example: example,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-			names := slices.DeleteFunc(completion.Contexts(cmd), func(name string) bool { return slices.Contains(args, name) })
+			names := slices.DeleteFunc(completion.Contexts(cmd), func(name string) bool {
+				return slices.Contains(args, name)
+			})
 			return completion.Beginning(names, begin), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, contexts []string) error {
