@@ -254,6 +254,10 @@ diff: ## the full differential runs: against client-go with the race detector, a
 bench: ## one benchmark side by side with its rival: NAME=store|fanout|sync|handlers|heap|relist|restart|churn|disk|history|fleet|fleetrestart|list|watch|overhead|secrets|auth|scrape|verify|operators
 	cd conformance && go run ./bench $(NAME)
 
+.PHONY: pages
+pages: ## insert the values of docs/performance/results into all pages, and mark those whose code has changed since
+	go run ./internal/layout/pages/insert
+
 .PHONY: figures
 figures: ## count lines of code, exported names, sizes of packages, linked modules; BEFORE=commit compares
 	@set -e; before=; if [ -n "$(BEFORE)" ]; then old=$$(mktemp -d); trap 'rm -rf "$$old"' EXIT; \

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watershed-project/watershed/internal/layout/pages"
 )
 
 // translated is how the name of a Chinese page ends. Its source has the same name with
@@ -96,9 +98,10 @@ func readTranslation(t *testing.T, page string) translation {
 	return tr
 }
 
-// sourceHash returns the hash of the source as it is now, as sha256sum prints it.
+// sourceHash returns the hash of the source as it is now, without measured values: a translation has them from the
+// same results. For a page without values, sha256sum prints the same hash.
 func (tr translation) sourceHash() string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(tr.sourceText)))
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(pages.WithoutValues(tr.sourceText))))
 }
 
 // recorded returns the text of the translation with the hash of its source as the last
@@ -151,10 +154,10 @@ func missingLink(page, text, language, other string) []string {
 	return []string{fmt.Sprintf("%s does not have the line %s below its title", page, link)}
 }
 
-// countParts returns how many headings of each level, table rows and code blocks a page
+// countParts returns how many headings of each level, table rows, code blocks and measured values a page
 // has. Lines inside code blocks are neither headings nor rows.
 func countParts(text string) map[string]int {
-	counts := map[string]int{}
+	counts := map[string]int{"measured values": len(pages.Markers(text))}
 	inside := false
 	for line := range strings.Lines(text) {
 		switch {
@@ -198,6 +201,10 @@ func TestTranslations_comparisonNamesEachDifference(t *testing.T) {
 		{"another level", "## A\n", "### A\n", "docs/page.md has 1 ### headings and docs/page.zh-CN.md has 0"},
 		{"a level less", "## A\n", "A\n", "docs/page.md has 0 ## headings and docs/page.zh-CN.md has 1"},
 		{"a row", "| two |\n", "| two |\n| three |\n", "docs/page.md has 4 table rows and docs/page.zh-CN.md has 3"},
+		{
+			"a value", "A\n", "A 1<!-- = heap.bytes -->\n",
+			"docs/page.md has 1 measured values and docs/page.zh-CN.md has 0",
+		},
 		{"a block", "```\n## x", "```\n```\n```\n## x", "docs/page.md has 2 code blocks and docs/page.zh-CN.md has 1"},
 		{
 			"the link", "[中文](page.zh-CN.md)\n", "",
