@@ -126,19 +126,24 @@ func benchChurn(out io.Writer) error {
 		Heading: fmt.Sprintf("%v of random ones, %d s after %.0f s of warm-up, one reader; %s. "+
 			"The watch is written by another process, which takes %.2f processors.",
 			size, size.seconds, warmUp.Seconds(), churnTrial.Repetitions(), writer),
-		Columns: []string{"reader"},
-		Figure:  harness.Figure{Title: size.String()},
+		Columns:  []string{"reader"},
+		Measures: harness.Informer,
+		Figure:   harness.Figure{Title: size.String()},
 		Summary: fmt.Sprintf("churn: p99-ms ours=%.1f client-go=%.1f cpu ours=%.2f client-go=%.2f heap-growth=%.1f",
 			harness.InMilliseconds(ours.P99), harness.InMilliseconds(theirs.P99), ours.CPU, theirs.CPU,
 			ours.growth()/1e6),
 	}
 	type reading = churnReading
 	harness.AddRows(r, churnTrial.Rows(median),
-		harness.Ms("p50, ms", "%.2f", func(r reading) time.Duration { return r.P50 }, "latency p50, ms"),
-		harness.Ms("p99, ms", "%.1f", func(r reading) time.Duration { return r.P99 }, "latency p99, ms"),
+		harness.Ms("p50, ms", "%.2f", func(r reading) time.Duration { return r.P50 }, "latency p50, ms").
+			As("p50", "ms"),
+		harness.Ms("p99, ms", "%.1f", func(r reading) time.Duration { return r.P99 }, "latency p99, ms").
+			As("p99", "ms"),
 		harness.Ms("max, ms", "%.0f", func(r reading) time.Duration { return r.Max }),
-		harness.Col("CPU, processors", "%.2f", func(r reading) float64 { return r.CPU }, "CPU, processors"),
-		harness.Col("live heap, MB", harness.MB, func(r reading) uint64 { return r.Late }, "live heap, MB"),
+		harness.Col("CPU, processors", "%.2f", func(r reading) float64 { return r.CPU }, "CPU, processors").
+			As("cpu", "cores"),
+		harness.Col("live heap, MB", harness.MB, func(r reading) uint64 { return r.Late }, "live heap, MB").
+			As("heap", "bytes"),
 		harness.Col("growth, MB", "%+.0f", func(r reading) float64 { return r.growth() / 1e6 }),
 		harness.Col("merged", "%.0f", func(r reading) int { return r.Missed }),
 	)

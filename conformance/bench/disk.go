@@ -49,20 +49,24 @@ func benchDisk(out io.Writer) error {
 	}
 	without, with := median["memory only"], median["with files"]
 	r := &harness.Report{
+		Name: "disk",
 		Heading: fmt.Sprintf("%v, %d s, one packed informer with a handler; %s", size, size.seconds,
 			diskTrial.Repetitions()),
-		Columns: []string{"objects are kept in"},
+		Columns:  []string{"objects are kept in"},
+		Measures: append([]string{"./disk"}, harness.Informer...),
 		Summary: fmt.Sprintf("disk: cpu=%.2f write-amplification=%.2f p99-ratio=%.2f",
 			with.CPU-without.CPU, with.Written/with.Logical, with.P99.Seconds()/without.P99.Seconds()),
 	}
 	type reading = diskReading
 	harness.AddRows(r, diskTrial.Rows(median),
 		harness.Ms("p50 ms", "%.2f", func(r reading) time.Duration { return r.P50 }),
-		harness.Ms("p99 ms", "%.1f", func(r reading) time.Duration { return r.P99 }),
-		harness.Col("CPU, processors", "%.2f", func(r reading) float64 { return r.CPU }),
+		harness.Ms("p99 ms", "%.1f", func(r reading) time.Duration { return r.P99 }).As("p99", "ms"),
+		harness.Col("CPU, processors", "%.2f", func(r reading) float64 { return r.CPU }).As("cpu", "cores"),
 		harness.Col("written MB", harness.MB, func(r reading) float64 { return r.Written }),
 		harness.Col("dropped", "%.0f", func(r reading) int64 { return r.Dropped }),
 	)
+	r.Value("more-cpu", with.CPU-without.CPU, "cores")
+	r.Value("write-amplification", with.Written/with.Logical, "")
 	return r.Write(out)
 }
 

@@ -104,6 +104,8 @@ func benchFleet(out io.Writer) error {
 		report.Heading += fmt.Sprintf(" A watch on which nothing happens costs %.0f KB and %.1f goroutines "+
 			"(%s of them, in ten clusters).",
 			float64(idle.Synced.Bytes)/n/1e3, float64(idle.Goroutines)/n, harness.Whole(n))
+		report.Value("idle.bytes", float64(idle.Synced.Bytes)/n, "bytes")
+		report.Value("idle.goroutines", float64(idle.Goroutines)/n, "")
 	}
 	return report.Write(out)
 }
@@ -352,8 +354,9 @@ func fleetReport(pods int, readings []fleetReading) *harness.Report {
 		Heading: fmt.Sprintf("%s pods in each of so many simulated clusters, managed fields dropped, "+
 			"everything else kept and packed; one process of %d GiB at most, one run each.",
 			harness.Whole(float64(pods)), fleetMemory>>30),
-		Columns: []string{"clusters"},
-		Figure:  harness.Figure{Title: "Growth of a fleet: flat is linear"},
+		Columns:  []string{"clusters"},
+		Measures: harness.Fleet,
+		Figure:   harness.Figure{Title: "Growth of a fleet: flat is linear"},
 		Summary: fmt.Sprintf("fleet: clusters=%d objects=%d bytes/object=%.0f "+
 			"goroutines/resource=%.2f sync-cpu-us/object=%.1f",
 			last.Clusters, last.Objects, float64(bytes)/float64(last.Objects), last.perResource(),
@@ -368,33 +371,36 @@ func fleetReport(pods int, readings []fleetReading) *harness.Report {
 			label = "1 cluster"
 		}
 		bar := harness.Bar{Name: label, Colour: harness.ColourOurs}
-		rows = append(rows, harness.Row[reading]{Bar: bar, Cells: []string{clusters}, Reading: x})
+		rows = append(rows, harness.Row[reading]{
+			Bar: bar, Cells: []string{clusters}, Key: strconv.Itoa(x.Clusters), Reading: x,
+		})
 	}
 	ofObject := func(r reading, x int64) float64 { return float64(x) / float64(r.Objects) }
 	harness.AddRows(r, rows,
-		harness.Col("objects", harness.Grouped, func(r reading) int { return r.Objects }),
+		harness.Col("objects", harness.Grouped, func(r reading) int { return r.Objects }).As("objects", ""),
 		harness.Col("bytes per object, synced", harness.Grouped,
-			func(r reading) float64 { return ofObject(r, r.Synced.Bytes) }, "bytes per object, just synced"),
+			func(r reading) float64 { return ofObject(r, r.Synced.Bytes) }, "bytes per object, just synced").
+			As("synced", "bytes"),
 		harness.Col("settled", harness.Grouped, func(r reading) float64 {
 			if r.Settled.Bytes == 0 {
 				return math.NaN()
 			}
 			return ofObject(r, r.Settled.Bytes)
-		}),
+		}).As("settled", "bytes"),
 		harness.Col("RSS, GB", "%.2f", func(r reading) float64 {
 			if r.Settled.Bytes > 0 {
 				return float64(r.Settled.RSS) / 1e9
 			}
 			return float64(r.Synced.RSS) / 1e9
-		}),
-		harness.Col("sync, s", "%.1f", func(r reading) float64 { return r.Wall.Seconds() }),
+		}).As("rss", "GB"),
+		harness.Col("sync, s", "%.1f", func(r reading) float64 { return r.Wall.Seconds() }).As("sync", "s"),
 		harness.Col("CPU, us per object", "%.1f", func(r reading) float64 { return r.perObject(r.CPU) },
-			"sync, us of CPU per object"),
-		harness.Col("goroutines per resource", "%.2f", reading.perResource),
+			"sync, us of CPU per object").As("cpu", "us"),
+		harness.Col("goroutines per resource", "%.2f", reading.perResource).As("goroutines", ""),
 		harness.Col("CPU at 10,000 changes/s", "%.2f", func(r reading) float64 { return r.ChurnCPU },
-			"CPU at 10,000 changes/s"),
-		harness.Ms("find a label value, ms", "%.1f", func(r reading) time.Duration { return r.Scan }),
-		harness.Ms("with an index, ms", "%.2f", func(r reading) time.Duration { return r.Look }),
+			"CPU at 10,000 changes/s").As("changes-cpu", "cores"),
+		harness.Ms("find a label value, ms", "%.1f", func(r reading) time.Duration { return r.Scan }).As("scan", "ms"),
+		harness.Ms("with an index, ms", "%.2f", func(r reading) time.Duration { return r.Look }).As("index", "ms"),
 	)
 	r.Figure.Panels = append(r.Figure.Panels, scanPanel(readings))
 	return r

@@ -89,8 +89,11 @@ func restartFleet(out io.Writer, opts simulated.Options) error {
 	with := starts["with files"]
 	wanted := starts["read from the start on"]
 	r := &harness.Report{
-		Heading: fmt.Sprintf("%d clusters, %d objects, %.0f MB of files", with.Clusters, with.Objects, with.Files/1e6),
-		Columns: []string{"start"},
+		Name:     "fleetrestart",
+		Heading:  fmt.Sprintf("%d clusters, %d objects, %.0f MB of files", with.Clusters, with.Objects, with.Files/1e6),
+		Columns:  []string{"start"},
+		Measures: harness.Fleet,
+		Partial:  with.Clusters < wholeFleet[len(wholeFleet)-1],
 		Summary: fmt.Sprintf("A cluster that is read from the start on, the last one by name, is readable after %.2f "+
 			"s.\n\n"+
 			"fleetrestart: first-ms=%.0f wanted-ms=%.0f all-s=%.1f live-s=%.1f lists=%d memory-ratio=%.2f",
@@ -100,16 +103,19 @@ func restartFleet(out io.Writer, opts simulated.Options) error {
 	}
 	type reading = fleetStart
 	harness.AddRows(r, fleetrestartTrial.Rows(starts)[:3],
-		harness.Col("first cluster readable, s", "%.2f", func(r reading) float64 { return r.First.Seconds() }),
-		harness.Col("all readable, s", "%.1f", func(r reading) float64 { return r.All.Seconds() }),
-		harness.Col("all current, s", "%.1f", func(r reading) float64 { return r.Live.Seconds() }),
-		harness.Col("CPU, s", "%.1f", func(r reading) float64 { return r.CPU.Seconds() }),
-		harness.Col("lists", "%.0f", func(r reading) uint64 { return r.Lists }),
+		harness.Col("first cluster readable, s", "%.2f", func(r reading) float64 { return r.First.Seconds() }).
+			As("first", "s"),
+		harness.Col("all readable, s", "%.1f", func(r reading) float64 { return r.All.Seconds() }).As("all", "s"),
+		harness.Col("all current, s", "%.1f", func(r reading) float64 { return r.Live.Seconds() }).As("current", "s"),
+		harness.Col("CPU, s", "%.1f", func(r reading) float64 { return r.CPU.Seconds() }).As("cpu", "s"),
+		harness.Col("lists", "%.0f", func(r reading) uint64 { return r.Lists }).As("lists", ""),
 		harness.Col("bytes per object", "%.0f", func(r reading) int64 {
 			return r.Memory.Bytes / int64(max(r.Objects, 1))
-		}),
-		harness.Col("RSS, MB", "%.0f", func(r reading) int64 { return r.Memory.RSS / 1e6 }),
+		}).As("bytes", "bytes"),
+		harness.Col("RSS, MB", "%.0f", func(r reading) int64 { return r.Memory.RSS / 1e6 }).As("rss", "MB"),
 	)
+	r.Value("with-files.files", with.Files, "bytes")
+	r.Value("wanted", wanted.Wanted.Seconds(), "s")
 	return r.Write(out)
 }
 

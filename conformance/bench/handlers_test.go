@@ -192,9 +192,26 @@ func BenchmarkHandlers(b *testing.B) {
 	}
 	// The line for scripts is that of tiny pods.
 	ours, theirs := benchHandlers(b, "tiny pods", tiny)
-	benchHandlers(b, "pods of 4.8 KB", kubetest.Workload{Seed: 1}.Pod)
+	fullOurs, fullTheirs := benchHandlers(b, "pods of 4.8 KB", kubetest.Workload{Seed: 1}.Pod)
+	r := harness.Report{Name: "handlers", Measures: harness.Informer}
+	r.Value("tiny.ours", ours.wall, "")
+	r.Value("tiny.client-go", theirs.wall, "")
+	r.Value("full.ours", fullOurs.wall, "")
+	r.Value("full.client-go", fullTheirs.wall, "")
+	publish(b, &r)
 	fmt.Fprintf(os.Stdout, "handlers: deliveries/s ours=%.0f client-go=%.0f ratio=%.1f\n",
 		ours.wall, theirs.wall, ours.wall/theirs.wall)
+}
+
+// publish publishes the report of a benchmark that make bench runs.
+func publish(b *testing.B, r *harness.Report) {
+	b.Helper()
+	if os.Getenv("WATERSHED_BENCH") != r.Name {
+		return
+	}
+	if err := r.Publish(io.Discard); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // benchHandlers measures both sides in turns.

@@ -48,8 +48,9 @@ func heapReport(c *harness.Cluster, median map[string]heapReading) *harness.Repo
 		Heading: fmt.Sprintf("%s pods from kube-apiserver, everything kept, "+
 			"each reader in a process of its own; %s, of dynamic one.",
 			harness.Whole(n), heapTrial.Repetitions()),
-		Columns: []string{"reader"},
-		Figure:  harness.Figure{Title: fmt.Sprintf("Memory of %s pods", harness.Whole(n))},
+		Columns:  []string{"reader"},
+		Measures: harness.Informer,
+		Figure:   harness.Figure{Title: fmt.Sprintf("Memory of %s pods", harness.Whole(n))},
 		Summary: fmt.Sprintf("heap: bytes/object ours=%.0f client-go=%.0f dynamic=%.0f vs-client-go=%.2f "+
 			"vs-dynamic=%.2f",
 			ours, theirs, dynamic, theirs/ours, dynamic/ours),
@@ -57,25 +58,39 @@ func heapReport(c *harness.Cluster, median map[string]heapReading) *harness.Repo
 	type reading = harness.Footprint
 	packed := median["ours packed"]
 	harness.AddRows(r, []harness.Row[reading]{
-		{Bar: harness.Bar{Name: "Watershed, packed, settled", Colour: harness.ColourOurs}, Reading: packed.Settled},
-		{Bar: harness.Bar{Name: "Watershed, packed, just synced", Colour: harness.ColourOurs}, Reading: packed.Synced},
+		{
+			Bar:     harness.Bar{Name: "Watershed, packed, settled", Colour: harness.ColourOurs},
+			Key:     "packed",
+			Reading: packed.Settled,
+		},
+		{
+			Bar:     harness.Bar{Name: "Watershed, packed, just synced", Colour: harness.ColourOurs},
+			Key:     "packed-synced",
+			Reading: packed.Synced,
+		},
 		{
 			Bar:     harness.Bar{Name: "Watershed, fast", Colour: harness.ColourOursPale},
+			Key:     "fast",
 			Reading: median["ours fast"].Settled,
 		},
 		{
 			Bar:     harness.Bar{Name: "client-go, typed", Colour: harness.ColourClientGo},
+			Key:     "client-go",
 			Reading: median["client-go"].Settled,
 		},
-		{Bar: harness.Bar{Name: "client-go, dynamic", Colour: harness.ColourOther}, Reading: median["dynamic"].Settled},
+		{
+			Bar:     harness.Bar{Name: "client-go, dynamic", Colour: harness.ColourOther},
+			Key:     "dynamic",
+			Reading: median["dynamic"].Settled,
+		},
 	},
 		harness.Col("bytes per pod", harness.Grouped, func(f reading) float64 { return float64(f.Heap) / n },
-			"live heap, bytes per pod"),
+			"live heap, bytes per pod").As("bytes", "bytes"),
 		harness.Col("heap objects per pod", "%.1f", func(f reading) float64 { return float64(f.Objects) / n },
 			"heap objects per pod"),
-		harness.Col("live heap, MB", harness.MB, func(f reading) int64 { return f.Heap }),
-		harness.Col("RSS, MB", harness.MB, func(f reading) uint64 { return f.RSS }, "RSS, MB"),
-		harness.Col("max RSS, MB", harness.MB, func(f reading) uint64 { return f.MaxRSS }),
+		harness.Col("live heap, MB", harness.MB, func(f reading) int64 { return f.Heap }).As("heap", "bytes"),
+		harness.Col("RSS, MB", harness.MB, func(f reading) uint64 { return f.RSS }, "RSS, MB").As("rss", "bytes"),
+		harness.Col("max RSS, MB", harness.MB, func(f reading) uint64 { return f.MaxRSS }).As("max-rss", "bytes"),
 	)
 	return r
 }

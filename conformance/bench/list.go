@@ -88,6 +88,8 @@ func (b *listBench) run(ctx context.Context, out io.Writer) error {
 		"%s.",
 		listSlowClients.Clients, listSlowClients.Rate>>20, slowText("Watershed", ours),
 		slowText("kube-apiserver", theirs))
+	r.Value("slow-clients.ours", ours.Growth(), "bytes")
+	r.Value("slow-clients.kube", theirs.Growth(), "bytes")
 	r.Figure = listFigure(b.Pods, readings)
 	x := func(name string) string {
 		return harness.Ratio(readings[name].ours.Each(), readings[name].kube.Each()) + "x"
@@ -104,9 +106,10 @@ func (b *listBench) report() *harness.Report {
 		Heading: fmt.Sprintf("%s pods, TLS and HTTP/2, processor time of the server for one request in ms; "+
 			"%d times %d s each, in turns.",
 			harness.Whole(float64(b.Pods)), b.rounds, b.each/time.Second),
-		Columns: []string{"request"},
-		Server:  b.Version,
-		Partial: harness.IsExperiment(),
+		Columns:  []string{"request"},
+		Measures: harness.Program,
+		Server:   b.Version,
+		Partial:  harness.IsExperiment(),
 	}
 }
 
@@ -172,16 +175,20 @@ func (r listReading) addTo(report *harness.Report, name string) {
 		}
 	}
 	ms := harness.InMilliseconds
-	harness.AddRows(report, []harness.Row[reading]{{Bar: harness.Bar{Name: name}, Reading: r}},
-		harness.Col("kube-apiserver", harness.Digits3, func(r reading) float64 { return ms(r.kube.Each()) }),
-		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return ms(r.ours.Each()) }),
-		harness.Col("net/http", harness.Digits3, ifBare(func(r reading) float64 { return ms(r.bare.Each()) })),
+	harness.AddRows(report, []harness.Row[reading]{{Bar: harness.Bar{Name: name}, Key: harness.Key(name), Reading: r}},
+		harness.Col("kube-apiserver", harness.Digits3, func(r reading) float64 { return ms(r.kube.Each()) }).
+			As("kube", "ms"),
+		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return ms(r.ours.Each()) }).
+			As("ours", "ms"),
+		harness.Col("net/http", harness.Digits3, ifBare(func(r reading) float64 { return ms(r.bare.Each()) })).
+			As("bare", "ms"),
 		harness.Col("kube-apiserver / Watershed", "%.2f", func(r reading) float64 {
 			return float64(r.kube.Each()) / float64(max(r.ours.Each(), 1))
 		}),
 		harness.Col("net/http / Watershed", "%.2f", ifBare(reading.ofBare)),
 		harness.Col("MB, kube-apiserver", harness.Digits3, func(r reading) float64 { return r.kube.Megabytes() }),
-		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return r.ours.Megabytes() }),
+		harness.Col("Watershed", harness.Digits3, func(r reading) float64 { return r.ours.Megabytes() }).
+			As("response", "MB"),
 		harness.Col("requests/s, kube-apiserver", harness.Digits3, func(r reading) float64 {
 			return r.kube.PerSecond()
 		}),

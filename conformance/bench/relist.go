@@ -72,18 +72,22 @@ func relistReport(c *harness.Cluster, median map[string]relistReading) *harness.
 		Heading: fmt.Sprintf("%s pods, one handler; the watch expires, everything is read again, nothing has changed. "+
 			"Live heap as collections find it, one after the other while it lasts; %s.", pods,
 			relistTrial.Repetitions()),
-		Columns: []string{"reader"},
-		Figure:  harness.Figure{Title: fmt.Sprintf("A relist of %s pods that have not changed", pods)},
+		Columns:  []string{"reader"},
+		Measures: harness.Informer,
+		Figure:   harness.Figure{Title: fmt.Sprintf("A relist of %s pods that have not changed", pods)},
 		Summary: fmt.Sprintf("relist: peak ours=%.2f client-go=%.2f updates ours=%d client-go=%d",
 			ours.ratio(), theirs.ratio(), ours.Updates, theirs.Updates),
 	}
 	type reading = relistReading
 	harness.AddRows(r, relistTrial.Rows(median),
-		harness.Col("steady live heap, MB", harness.MB, func(r reading) uint64 { return r.Steady }),
-		harness.Col("peak, MB", harness.MB, func(r reading) uint64 { return r.Peak }, "peak live heap, MB"),
+		harness.Col("steady live heap, MB", harness.MB, func(r reading) uint64 { return r.Steady }).
+			As("steady", "bytes"),
+		harness.Col("peak, MB", harness.MB, func(r reading) uint64 { return r.Peak }, "peak live heap, MB").
+			As("peak", "bytes"),
 		harness.Col("more, MB", harness.MB, func(r reading) float64 { return float64(r.Peak) - float64(r.Steady) }),
-		harness.Col("peak / steady", "%.2f", reading.ratio, "peak / steady"),
-		harness.Col("calls of Update", harness.Grouped, func(r reading) int64 { return r.Updates }, "calls of Update"),
+		harness.Col("peak / steady", "%.2f", reading.ratio, "peak / steady").As("ratio", ""),
+		harness.Col("calls of Update", harness.Grouped, func(r reading) int64 { return r.Updates }, "calls of Update").
+			As("updates", ""),
 	)
 	return r
 }

@@ -67,7 +67,8 @@ func restartReport(c *harness.Cluster, median map[string]restartReading) *harnes
 		Heading: fmt.Sprintf("%d pods of kube-apiserver, of which %d have changed since the stored state; "+
 			"each reader in a process of its own, times since it was executed; the median of several", c.Pods,
 			restartChanges),
-		Columns: []string{"reader"},
+		Columns:  []string{"reader"},
+		Measures: append([]string{"./disk"}, harness.Informer...),
 		Summary: fmt.Sprintf("restart: ready-ms ours=%d cold=%d client-go=%d live-ms ours=%d "+
 			"upstream-bytes ours=%d client-go=%d lists=%d",
 			ours.Ready.Milliseconds(), cold.Ready.Milliseconds(), theirs.Ready.Milliseconds(), ours.Live.Milliseconds(),
@@ -75,11 +76,12 @@ func restartReport(c *harness.Cluster, median map[string]restartReading) *harnes
 	}
 	type reading = restartReading
 	harness.AddRows(r, restartTrial.Rows(median),
-		harness.Ms("first read ms", "%.0f", func(r reading) time.Duration { return r.Ready }),
-		harness.Ms("current ms", "%.0f", func(r reading) time.Duration { return r.Live }),
-		harness.Col("CPU s", "%.2f", func(r reading) float64 { return r.CPU.Seconds() }),
-		harness.Col("lists", "%.0f", func(r reading) uint64 { return r.Lists }),
-		harness.Col("received KB", "%.0f", func(r reading) float64 { return float64(r.Bytes) / 1e3 }),
+		harness.Ms("first read ms", "%.0f", func(r reading) time.Duration { return r.Ready }).As("first-read", "ms"),
+		harness.Ms("current ms", "%.0f", func(r reading) time.Duration { return r.Live }).As("current", "ms"),
+		harness.Col("CPU s", "%.2f", func(r reading) float64 { return r.CPU.Seconds() }).As("cpu", "s"),
+		harness.Col("lists", "%.0f", func(r reading) uint64 { return r.Lists }).As("lists", ""),
+		harness.Col("received KB", "%.0f", func(r reading) float64 { return float64(r.Bytes) / 1e3 }).
+			As("received", "KB"),
 	)
 	return r
 }

@@ -114,24 +114,27 @@ func secretsReport(n int, mine, theirs []surge) *harness.Report {
 		Heading: fmt.Sprintf("%d secrets of 1 MB that cannot be compressed; client-go's informers, "+
 			"each in a process of its own, that start at the same time. Peak is the most that the server's RSS was "+
 			"until all had synced.", n),
-		Columns: []string{"server", "informers"},
-		Figure:  harness.Figure{Title: fmt.Sprintf("%d secrets of 1 MB", n)},
-		Partial: n != secretCount || harness.IsExperiment(),
+		Columns:  []string{"server", "informers"},
+		Measures: harness.Program,
+		Figure:   harness.Figure{Title: fmt.Sprintf("%d secrets of 1 MB", n)},
+		Partial:  n != secretCount || harness.IsExperiment(),
 		Summary: fmt.Sprintf("secrets: steady-mb=%s one=%.2fx five=%.2fx apiserver one=%.2fx five=%.2fx",
 			harness.Megabytes(float64(mine[0].steady)), worst(mine, 1), worst(mine, 5), worst(theirs, 1),
 			worst(theirs, 5)),
 	}
 	for i := range mine {
-		row := func(name, colour string, s surge) harness.Row[surge] {
+		row := func(key, name, colour string, s surge) harness.Row[surge] {
 			bar := harness.Bar{Name: name, Colour: colour}
-			return harness.Row[surge]{Bar: bar, Cells: []string{name, s.String()}, Reading: s}
+			key = harness.Key(s.String()) + "." + key
+			return harness.Row[surge]{Bar: bar, Cells: []string{name, s.String()}, Key: key, Reading: s}
 		}
 		harness.AddRows(r, []harness.Row[surge]{
-			row("Watershed", harness.ColourOurs, mine[i]),
-			row("kube-apiserver", harness.ColourClientGo, theirs[i]),
+			row("ours", "Watershed", harness.ColourOurs, mine[i]),
+			row("kube", "kube-apiserver", harness.ColourClientGo, theirs[i]),
 		},
-			harness.Col("steady, MB", harness.MB, func(s surge) uint64 { return s.steady }),
-			harness.Col("peak, MB", harness.MB, func(s surge) uint64 { return s.peak }, mine[i].String()+": peak, MB"),
+			harness.Col("steady, MB", harness.MB, func(s surge) uint64 { return s.steady }).As("steady", "bytes"),
+			harness.Col("peak, MB", harness.MB, func(s surge) uint64 { return s.peak }, mine[i].String()+": peak, MB").
+				As("peak", "bytes"),
 			harness.Col("peak / steady", "%.2f", surge.ratio),
 		)
 	}

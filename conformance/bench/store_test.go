@@ -123,6 +123,7 @@ func BenchmarkStore(b *testing.B) {
 	}
 	inTurns(b, "replace everything", 3, 1, func() { _ = w.replaceOurs() }, w.replaceTheirs)
 	p99Ours, p99Theirs := w.benchUnderLoad(b, ds)
+	publish(b, &storeReport)
 	fmt.Fprintf(os.Stdout, "store: get-p99-under-load ours=%v client-go=%v ratio=%s update ours=%v client-go=%v "+
 		"ratio=%.2f\n",
 		p99Ours, p99Theirs, harness.Ratio(p99Ours, p99Theirs),
@@ -143,8 +144,14 @@ func inTurns(b *testing.B, name string, rounds, n int, ours, theirs func()) (o, 
 	return o, t
 }
 
+// storeReport has the values of the benchmark, named after its parts.
+var storeReport = harness.Report{Name: "store", Measures: []string{"./store"}}
+
 // reportSides reports the times of both sides and their ratio.
 func reportSides(b *testing.B, ours, theirs time.Duration) {
+	_, part, _ := strings.Cut(b.Name(), "/")
+	storeReport.Value(harness.Key(part)+".ours", float64(ours), "ns")
+	storeReport.Value(harness.Key(part)+".client-go", float64(theirs), "ns")
 	b.ReportMetric(0, "ns/op") // the loop has both sides and many rounds
 	b.ReportMetric(float64(ours), "ours-ns")
 	b.ReportMetric(float64(theirs), "client-go-ns")

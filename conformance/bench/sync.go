@@ -48,18 +48,20 @@ func syncReport(c *harness.Cluster, median map[string]syncReading) *harness.Repo
 	r := &harness.Report{
 		Heading: fmt.Sprintf("%d pods from kube-apiserver over TLS, "+
 			"each reader in a process of its own; the median of several", c.Pods),
-		Columns: []string{"reader"},
+		Columns:  []string{"reader"},
+		Measures: harness.Informer,
 		Summary: fmt.Sprintf("sync: cpu ours=%.2f bare=%.2f client-go=%.2f dynamic=%.2f "+
 			"vs-bare=%.2f vs-client-go=%.2f vs-dynamic=%.2f",
 			ours, bare, theirs, dynamic, ours/bare, theirs/ours, dynamic/ours),
 	}
 	type reading = syncReading
 	harness.AddRows(r, syncTrial.Rows(median),
-		harness.Col("CPU s", "%.2f", func(r reading) float64 { return r.CPU.Seconds() }),
-		harness.Col("us/pod", "%.1f", func(r reading) float64 { return r.CPU.Seconds() * 1e6 / float64(c.Pods) }),
+		harness.Col("CPU s", "%.2f", func(r reading) float64 { return r.CPU.Seconds() }).As("cpu", "s"),
+		harness.Col("us/pod", "%.1f", func(r reading) float64 { return r.CPU.Seconds() * 1e6 / float64(c.Pods) }).
+			As("per-pod", "us"),
 		harness.Col("wall s", "%.2f", func(r reading) float64 { return r.Wall.Seconds() }),
-		harness.Col("live heap MB", harness.MB, func(r reading) uint64 { return r.Heap }),
-		harness.Col("max RSS MB", harness.MB, func(r reading) uint64 { return r.RSS }),
+		harness.Col("live heap MB", harness.MB, func(r reading) uint64 { return r.Heap }).As("heap", "bytes"),
+		harness.Col("max RSS MB", harness.MB, func(r reading) uint64 { return r.RSS }).As("max-rss", "bytes"),
 	)
 	return r
 }

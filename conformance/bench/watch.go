@@ -287,8 +287,9 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 			"but in nodes 100 share one; %d s each. CPU is what the server takes more with the watchers than "+
 			"without, for each change and watcher; "+
 			"in nodes, where a change concerns one watcher, for each change.", seconds),
-		Columns: []string{"watchers", "server"},
-		Figure:  harness.Figure{Title: "Watching pods"},
+		Columns:  []string{"watchers", "server"},
+		Measures: harness.Program,
+		Figure:   harness.Figure{Title: "Watching pods"},
 	}
 	type reading = watchReading
 	ms := func(d time.Duration) float64 {
@@ -301,19 +302,22 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 		readings := found[w.name]
 		name := fmt.Sprintf("%s: %s of %s, %s changes/s",
 			w.name, harness.Whole(float64(w.watchers)), w.of, harness.Whole(readings.rate))
-		row := func(server, colour string, m reading) harness.Row[reading] {
-			bar := harness.Bar{Name: server, Colour: colour}
-			return harness.Row[reading]{Bar: bar, Cells: []string{name, server}, Reading: m, Missing: m.cpu == 0}
+		row := func(key, server, colour string, m reading) harness.Row[reading] {
+			return harness.Row[reading]{
+				Bar: harness.Bar{Name: server, Colour: colour}, Cells: []string{name, server}, Key: w.name + "." + key,
+				Reading: m, Missing: m.cpu == 0,
+			}
 		}
 		harness.AddRows(r, []harness.Row[reading]{
-			row("Watershed", harness.ColourOurs, readings.ours),
-			row("bare net/http", harness.ColourOursPale, readings.bare),
-			row("kube-apiserver", harness.ColourClientGo, readings.kube),
+			row("ours", "Watershed", harness.ColourOurs, readings.ours),
+			row("bare", "bare net/http", harness.ColourOursPale, readings.bare),
+			row("kube", "kube-apiserver", harness.ColourClientGo, readings.kube),
 		},
-			harness.Col("CPU, us", "%.3g", func(m reading) float64 { return float64(m.each) / 1e3 }, w.name+", us"),
+			harness.Col("CPU, us", "%.3g", func(m reading) float64 { return float64(m.each) / 1e3 }, w.name+", us").
+				As("cpu", "us"),
 			harness.Col("delivered", "%.4g%%", func(m reading) float64 { return m.share * 100 }),
-			harness.Col("p50, ms", "%.1f", func(m reading) float64 { return ms(m.P50) }),
-			harness.Col("p99, ms", "%.1f", func(m reading) float64 { return ms(m.P99) }),
+			harness.Col("p50, ms", "%.1f", func(m reading) float64 { return ms(m.P50) }).As("p50", "ms"),
+			harness.Col("p99, ms", "%.1f", func(m reading) float64 { return ms(m.P99) }).As("p99", "ms"),
 			harness.Col("max, ms", "%.1f", func(m reading) float64 { return ms(m.Max) }),
 			harness.Col("KB", "%.1f", func(m reading) float64 {
 				return float64(m.Bytes) / 1e3 / float64(max(1, m.Events))

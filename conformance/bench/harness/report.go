@@ -18,6 +18,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/layout/pages"
 )
 
 const (
@@ -45,9 +47,12 @@ type Report struct {
 	Summary string
 	// Server is the version of the API server, "" if there was none.
 	Server string
+	// Measures are the measured packages, for the result file.
+	Measures []string
 	// Partial means that the results are not complete, so that they are not published.
 	Partial bool
 	rows    [][]string
+	values  []pages.Value
 }
 
 // Row is a row of a table: the reading of a subject.
@@ -55,7 +60,9 @@ type Row[R any] struct {
 	// Bar is the subject. Its name is in the first cell and in the figure.
 	Bar
 	// Cells replaces the name by one or more cells.
-	Cells   []string
+	Cells []string
+	// Key is what the names of the row's values begin with, "" if they have no names.
+	Key     string
 	Reading R
 	// Missing means that there is no reading: the figure says so, and the table has no row.
 	Missing bool
@@ -69,6 +76,8 @@ type Column[R any] struct {
 	Value func(R) float64
 	// Panel is the title of the panel that the column has in the figure, "" for none.
 	Panel string
+	// key and unit are those of the values, see [Column.As].
+	key, unit string
 }
 
 // Col returns a column, with the title of its panel if there is one.
@@ -113,6 +122,9 @@ func AddRows[R any](r *Report, rows []Row[R], columns ...Column[R]) {
 			if !math.IsNaN(value) {
 				text = c.Form.text(value)
 			}
+			if row.Key != "" && c.key != "" {
+				r.Value(row.Key+"."+c.key, value, c.unit)
+			}
 			cells = append(cells, text)
 			panels[i].Add(value, Thousands(text))
 		}
@@ -127,13 +139,11 @@ func AddRows[R any](r *Report, rows []Row[R], columns ...Column[R]) {
 	}
 }
 
-// Write prints the report and, if the run was complete, inserts it into the page.
+// Write prints the report and, if the run was complete, inserts it into the page and writes its result file.
 func (r *Report) Write(out io.Writer) error {
 	fmt.Fprintf(out, "%s\n\n%s\n", r.Heading, r.table())
-	if r.Figure.Title != "" {
-		if err := r.publish(out); err != nil {
-			return err
-		}
+	if err := r.Publish(out); err != nil {
+		return err
 	}
 	if r.Summary != "" {
 		fmt.Fprintln(out, r.Summary)
@@ -141,21 +151,29 @@ func (r *Report) Write(out io.Writer) error {
 	return nil
 }
 
-// publish inserts the report into the page if the run was complete.
-func (r *Report) publish(out io.Writer) error {
+// Publish inserts the report into the page and writes its result file, if the run was complete. A report without a
+// figure is not inserted, and one without named values has no file.
+func (r *Report) Publish(out io.Writer) error {
 	folder, err := r.folder()
-	if err != nil || folder == "" {
+	if err != nil || folder == "" || r.Figure.Title == "" && len(r.values) == 0 {
 		return err
 	}
-	page := filepath.Join(folder, reportPage)
-	if err := r.insert(page); err != nil {
-		return err
+	if r.Figure.Title != "" {
+		page := filepath.Join(folder, reportPage)
+		if err := r.insert(page); err != nil {
+			return err
+		}
+		picture := r.Figure.SVG()
+		if err := os.WriteFile(filepath.Join(folder, r.Name+".svg"), picture, 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "written to %s\n", page)
 	}
-	picture := r.Figure.SVG()
-	if err := os.WriteFile(filepath.Join(folder, r.Name+".svg"), picture, 0o644); err != nil {
-		return err
+	if len(r.values) > 0 {
+		if err := r.record(out, folder); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(out, "written to %s\n", page)
 	if r.Summary != "" {
 		fmt.Fprintln(out)
 	}

@@ -129,11 +129,11 @@ func Median[R any](results []R, order func(R) float64) R {
 	return results[len(results)/2]
 }
 
-// Rows returns the median result of each subject, as rows of a table.
+// Rows returns the median result of each subject, as rows of a table. Their keys are the names of the subjects.
 func (t *Trial[R]) Rows(median map[string]R) []Row[R] {
 	rows := make([]Row[R], len(t.Subjects))
 	for i, s := range t.Subjects {
-		rows[i] = Row[R]{Bar: s.Bar, Reading: median[s.Name]}
+		rows[i] = Row[R]{Bar: s.Bar, Key: Key(s.Name), Reading: median[s.Name]}
 		rows[i].Name = cmp.Or(s.Bar.Name, s.Name)
 	}
 	return rows

@@ -191,10 +191,11 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 			"CPU is per reconcile, with the change that caused it and garbage collection. "+
 			"Ratios are to controller-runtime's cache.",
 			harness.Repetitions(b.runs)),
-		Columns: []string{"operator", "cache"},
-		Figure:  harness.Figure{Title: "Reads of five operators"},
-		Partial: b.percent != 100 || os.Getenv(caseVariable) != "" || os.Getenv(profileVariable) != "",
-		Summary: fmt.Sprintf("without the tap: %v\noperators: %v", without, with),
+		Columns:  []string{"operator", "cache"},
+		Measures: harness.Compat,
+		Figure:   harness.Figure{Title: "Reads of five operators"},
+		Partial:  b.percent != 100 || os.Getenv(caseVariable) != "" || os.Getenv(profileVariable) != "",
+		Summary:  fmt.Sprintf("without the tap: %v\noperators: %v", without, with),
 	}
 	// reading is the median of one side, and its ratios.
 	type reading struct {
@@ -210,22 +211,27 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 		var rows []harness.Row[reading]
 		for s, side := range operatorSides {
 			m := reading{readings[s], ratiosOf(readings, s)}
-			rows = append(rows, harness.Row[reading]{Bar: side.Bar, Cells: []string{op.name, side.Name}, Reading: m})
+			rows = append(rows, harness.Row[reading]{
+				Bar: side.Bar, Cells: []string{op.name, side.Name},
+				Key:     harness.Key(op.name) + "." + harness.Key(side.Name),
+				Reading: m,
+			})
 		}
 		harness.AddRows(r, rows,
 			harness.Col("gets", "%.0f", func(m reading) float64 { return m.Gets }),
 			harness.Col("lists", "%.0f", func(m reading) float64 { return m.Lists }),
 			harness.Col("listed", "%.0f", func(m reading) float64 { return m.Objects }),
 			harness.Col("CPU, us", harness.Grouped,
-				func(m reading) float64 { return us(m.CPU) / float64(op.measured()) }, op.name+": CPU, us"),
+				func(m reading) float64 { return us(m.CPU) / float64(op.measured()) }, op.name+": CPU, us").
+				As("cpu", "us"),
 			harness.Col("p50, us", harness.Grouped, func(m reading) float64 { return us(m.P50) }),
-			harness.Col("p99, us", harness.Grouped, func(m reading) float64 { return us(m.P99) }),
+			harness.Col("p99, us", harness.Grouped, func(m reading) float64 { return us(m.P99) }).As("p99", "us"),
 			harness.Col("live heap, MB", harness.MB, func(m reading) int64 {
 				return m.Heap
-			}, op.name+": live heap, MB"),
-			harness.Col("CPU ratio", "%.2f", func(m reading) float64 { return m.ratio.cpu }),
-			harness.Col("heap ratio", "%.2f", func(m reading) float64 { return m.ratio.heap }),
-			harness.Col("p99 ratio", "%.2f", func(m reading) float64 { return m.ratio.p99 }),
+			}, op.name+": live heap, MB").As("heap", "bytes"),
+			harness.Col("CPU ratio", "%.2f", func(m reading) float64 { return m.ratio.cpu }).As("cpu-ratio", ""),
+			harness.Col("heap ratio", "%.2f", func(m reading) float64 { return m.ratio.heap }).As("heap-ratio", ""),
+			harness.Col("p99 ratio", "%.2f", func(m reading) float64 { return m.ratio.p99 }).As("p99-ratio", ""),
 		)
 	}
 	return r
