@@ -66,7 +66,7 @@ func benchDisk(out io.Writer) error {
 		harness.Col("dropped", "%.0f", func(r reading) int64 { return r.Dropped }),
 	)
 	r.Value("more-cpu", with.CPU-without.CPU, "cores")
-	r.Value("write-amplification", with.Written/with.Logical, "")
+	r.Value("written-per-byte", with.Written/with.Logical, "bytes")
 	return r.Write(out)
 }
 

@@ -27,7 +27,8 @@
 //
 // [Report] prints a table and a line for scripts. After a complete run, it inserts the
 // table with its [Figure] into docs/performance. A benchmark says what the [Column]s of
-// its readings are; [AddRows] makes the table and the figure of them.
+// its readings are; [AddRows] makes the table and the figure of them. Values that are named
+// with [Column.As] or [Report.Value] go into a result file, and from there into the pages.
 //
 // # Environment
 //

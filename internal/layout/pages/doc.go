@@ -19,10 +19,10 @@
 //
 // The first word is a value: the name of its file, a dot, and its name in the file. A slash divides two values, an
 // asterisk multiplies them. Then come, each optional, the unit to write, and a dot with the number of decimals. A
-// marker without a unit writes only the number, in the unit of the file. Without a number of decimals there are
-// three significant digits, and no decimals from 1,000 on. The writer of a page writes a question mark before a new
-// marker. The comment follows the value because a line that begins with a comment is HTML, in which Markdown means
-// nothing.
+// marker without a unit writes only the number, in the unit of the file, and one with a unit in parentheses only the
+// number in that unit. Without a number of decimals there are three significant digits, and no decimals from 1,000
+// on. The writer of a page writes a question mark before a new marker. The comment follows the value because a line
+// that begins with a comment is HTML, in which Markdown means nothing.
 //
 // # Marks
 //

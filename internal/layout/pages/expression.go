@@ -38,17 +38,19 @@ func (rs Results) eval(expression string) (text string, files []string, err erro
 	if len(words) == 0 {
 		return "", nil, fmt.Errorf("marker without a value")
 	}
-	word, decimals := "", -1
+	word, silent, decimals := "", false, -1
 	for _, w := range words[1:] {
 		switch n, isDecimals := strings.CutPrefix(w, "."); {
 		case isDecimals:
 			if decimals, err = strconv.Atoi(n); err != nil || decimals < 0 {
 				return "", nil, fmt.Errorf("marker %q: %s is not a number of decimals", expression, w)
 			}
-		case units[w].factor == 0 || word != "":
-			return "", nil, fmt.Errorf("marker %q: %s is not a unit", expression, w)
 		default:
-			word = w
+			name := strings.Trim(w, "()")
+			if word != "" || name == "" || units[name].factor == 0 {
+				return "", nil, fmt.Errorf("marker %q: %s is not a unit", expression, w)
+			}
+			word, silent = name, name != w
 		}
 	}
 	x, err := rs.product(words[0])
@@ -61,6 +63,9 @@ func (rs Results) eval(expression string) (text string, files []string, err erro
 			return "", nil, fmt.Errorf("marker %q: the value is in %q, which is never %s", expression, x.Unit, word)
 		}
 		x.Value *= from.factor / to.factor
+	}
+	if silent {
+		word = ""
 	}
 	for _, name := range strings.FieldsFunc(words[0], isOperator) {
 		file, _, _ := strings.Cut(name, ".")
