@@ -23,8 +23,8 @@ const constantsFile = "testdata/constants.txt"
 // measuredPages are the pages whose numbers with a unit must come from a result file or be in constantsFile. The value
 // is true for a page that does not follow the rule yet.
 var measuredPages = map[string]bool{
-	"README.md":                  true,
-	"README.zh-CN.md":            true,
+	"README.md":                  false,
+	"README.zh-CN.md":            false,
 	"docs/scale.md":              true,
 	"docs/operations/install.md": false,
 	"docs/performance/README.md": true,
