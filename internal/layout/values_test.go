@@ -25,9 +25,10 @@ const constantsFile = "testdata/constants.txt"
 var measuredPages = map[string]bool{
 	"README.md":                  false,
 	"README.zh-CN.md":            false,
-	"docs/scale.md":              true,
+	"docs/scale.md":              false,
 	"docs/operations/install.md": false,
-	"docs/performance/README.md": true,
+	"docs/operations/sizing.md":  false,
+	"docs/performance/README.md": false,
 }
 
 // TestValues_areInserted fails if a page differs from what make pages writes. The marks of changed code are as make
