@@ -67,8 +67,7 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 		"else ~/.kube/config)")
 	flags.StringVar(&o.Context, "context", "", "your `context` whose credentials the server accepts for the whole "+
 		"fleet; a context that watershed kubeconfig has written for the fleet also names the server (default the "+
-		"owner "+
-		"of the server of this machine, else your context for the home cluster, else the current context)")
+		"owner of the server of this machine, else your context for the home cluster, else the current context)")
 	completion.Flag(cmd, "context", completion.Contexts)
 	for _, name := range []string{"state-dir", "server", "certificate-authority", "kubeconfig", "context"} {
 		usage.SetSection(flags.Lookup(name), "Server and credentials")

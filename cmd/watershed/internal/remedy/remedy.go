@@ -81,7 +81,7 @@ var texts = map[string]string{
 	string(fleet.AnotherCluster): "if the cluster was replaced on purpose nothing is to be done; " +
 		"else correct its address: {config} view --minify{context}",
 	string(fleet.Failed): "look at the log of the server, which has the whole error, and run: " +
-		"{program} check {cluster}",
+		"{program} check --cluster {cluster}",
 	fleet.TypeRemoved: "if the type was removed on purpose nothing is to be done; " +
 		"else install its definition again: {kubectl} get crd {resources}",
 	fleet.ClockSkew: "synchronise the clocks of the API server and of this machine; to see whether they are: " +

@@ -87,7 +87,7 @@ func TestFor(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := For("Unheard", about); got != "look at the log of the server, which has the whole error, and run: "+
-		"watershed check eu" {
+		"watershed check --cluster eu" {
 		t.Error(got)
 	}
 }

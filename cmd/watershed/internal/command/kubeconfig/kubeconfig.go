@@ -93,16 +93,11 @@ Without --write, --merge prints the entries together with those of your kubeconf
 func NewCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "kubeconfig [CONTEXT...]",
-		Short:   "Print or write a kubeconfig for a server",
-		Long:    long,
-		Example: example,
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-			names := slices.DeleteFunc(completion.Contexts(cmd), func(name string) bool {
-				return slices.Contains(args, name)
-			})
-			return completion.Beginning(names, begin), cobra.ShellCompDirectiveNoFileComp
-		},
+		Use:               "kubeconfig [CONTEXT...]",
+		Short:             "Print or write a kubeconfig for a server",
+		Long:              long,
+		Example:           example,
+		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, contexts []string) error {
 			o.contexts = contexts
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -122,6 +117,12 @@ func NewCommand() *cobra.Command {
 	flags.BoolVar(&o.output.merge, "merge", false, "keep the other entries of the file of --write; without --write, "+
 		"add those of your kubeconfig")
 	return cmd
+}
+
+// completeContexts completes the names of contexts, without those that are among the arguments.
+func completeContexts(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	names := slices.DeleteFunc(completion.Contexts(cmd), func(name string) bool { return slices.Contains(args, name) })
+	return completion.Beginning(names, begin), cobra.ShellCompDirectiveNoFileComp
 }
 
 // run prints or writes the kubeconfig. Contexts that are left out are reported to trouble.
