@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -59,7 +60,10 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 	target, err := url.Parse(cluster.Host)
 	expect.NoError(t, err)
 	proxy := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			repeatable(r.Out)
+		},
 		Transport:      transport,
 		FlushInterval:  -1,
 		ModifyResponse: f.change,
@@ -87,4 +91,19 @@ func (f front) start(t *testing.T, cluster *rest.Config) *rest.Config {
 	cfg := rest.CopyConfig(cluster)
 	cfg.Host, cfg.CAData, cfg.ServerName = s.URL, a.PEM(), ""
 	return cfg
+}
+
+// repeatable makes the transport able to send a request again. kube-apiserver closes a connection
+// after an anonymous request, and all clients of the proxy share one: without this, another request
+// that was being sent is answered with 502.
+func repeatable(r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength < 0 || r.ContentLength > 1<<20 {
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
 }
