@@ -39,7 +39,8 @@ func (o *Storage) declare(in config.Section) {
 	in.String(&o.KMS, "storage.kms", "data-kms", "", "the `address` of a KMS v2 plugin that encrypts the keys of "+
 		"secrets, such as unix:///run/kms.sock, instead of --data-key-file")
 	in.Duration(&o.retention, "storage.retention", "data-retention", 24*time.Hour,
-		"how long the files keep the past of the objects; 0 keeps only what a restart needs, which is five minutes").
+		"how long the files keep the past of the objects at least; 0 keeps what a restart needs, "+
+			"at least five minutes").
 		AtLeast(0, "use 0 to keep no more than a restart needs")
 	in.Int64(&o.maxSize, "storage.maxSizeMiB", "data-max-size", 10<<10,
 		"how many `MiB` the past of the objects may take; the oldest part is removed").
