@@ -43,7 +43,7 @@ type NewerError struct {
 // Error implements error.
 func (e *NewerError) Error() string {
 	return fmt.Sprintf("%s has format %d, and this program supports formats up to %d: "+
-		"use the newer program or remove the file", e.Path, e.Version, Version)
+		"use the newer program, or another directory", e.Path, e.Version, Version)
 }
 
 // Checksum returns the CRC-32C of parts that follow each other.
