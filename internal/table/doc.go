@@ -6,14 +6,14 @@
 //
 // # Guarantees
 //
-// A built-in kind has the columns and the cells of kube-apiserver 1.37: names, types,
-// formats, descriptions and priorities, and in the cells the same text, numbers and
-// booleans. Custom resources are printed by the columns of their definition, with the
-// rules of apiextensions-apiserver for JSON paths.
+// A built-in kind has the columns and the cells of kube-apiserver 1.37. The columns have the same names,
+// types, formats, descriptions and priorities. The cells have the same text, numbers and booleans. For a
+// custom resource, the columns come from its CustomResourceDefinition, and JSON paths follow the rules of
+// apiextensions-apiserver.
 //
-// There is one exception, because a server does not send the information: an autoscaler
-// that was read as autoscaling/v1 does not contain the position of the CPU among its
-// metrics. It is printed at its position among the current metrics, or first.
+// There is one exception. An autoscaler that was read as autoscaling/v1 lists its metrics without the
+// CPU, so the position of the CPU among them is not known. The printer puts the CPU at the position that
+// it has among the current metrics, or first if the current metrics do not include it.
 //
 // # Bounds and ownership
 //

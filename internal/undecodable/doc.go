@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package undecodable keeps account of object states that cannot be decoded into the
-// type that a reader wants: which ones were reported, and which ones a reader of
-// changes has skipped.
+// Package undecodable keeps account of the states of objects that cannot be decoded into the type that
+// a reader wants. [Log] remembers which states were reported. [Skipped] remembers which states a reader
+// of changes has skipped. [Loop] contains a Skipped, and serves a reader that decides itself which
+// changes to decode.
 //
 // # Guarantees
 //
-// A reader that skips such states still receives a consistent sequence for every
-// object: Added with the first state that can be decoded, Updated from the last state
-// that it received, and Deleted if and only if it received a state before.
+// A reader that skips such states still receives a consistent sequence for every object. Added comes
+// with the first state that can be decoded. Updated comes with the last state that the reader received
+// as the old state. Deleted comes if and only if the reader has received a state before.
 //
 // # What blocks
 //
@@ -17,6 +18,7 @@
 //
 // # Bounds and ownership
 //
-// Both types cost some 50 bytes for each undecodable object. [Skipped] also keeps the
-// last decodable state of each alive; [Log] keeps no object alive.
+// [Log] and [Skipped] each need some 50 bytes for each undecodable object. A [Loop] needs the memory of
+// its Skipped. For each undecodable object, [Skipped] also keeps the last state that the reader
+// received in memory. [Log] keeps no object in memory.
 package undecodable

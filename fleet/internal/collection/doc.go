@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package collection has one resource of all clusters of a fleet: the newest state of each
-// cluster, one log of their changes, and the revisions of both. The [Catalog] of a fleet has its
-// collections. A [Follower] reads one for one reader: its state at one moment, and the changes
-// after it.
+// Package collection holds resources of a fleet. A [Collection] holds one resource of all clusters: the
+// newest state of each cluster, one log with the changes of all clusters, and the revisions of the states
+// and of the changes. A [Catalog] has the collections of a fleet. A [Follower] reads a collection for one
+// reader: the state at one moment, and the changes after this state.
 package collection

@@ -2,16 +2,18 @@
 // Copyright The Watershed Authors
 
 // Package journal writes the log lines about the clusters of a fleet. A [Journal] examines the status of
-// each [Member] when it was disturbed, every second while something fails in it, and otherwise once a
-// minute. It compares the status with what it has logged before, and logs only the difference: that a
-// cluster can be read, that it cannot be reached, which of its resources fail, and when they recover.
+// a [Member] soon after [Journal.Disturb] was called with the member, every second while the member is
+// not live or something in it fails, and otherwise once a minute. The journal compares the status with
+// what it has logged about the member before, and logs only the difference: that a cluster can be read,
+// that it cannot be reached, which of its resources fail, and when these resources recover.
 //
 // # Guarantees
 //
-//   - A failure is logged once, when it has lasted for some seconds, and its end is logged if the
-//     failure was.
+//   - A failure is logged once, after it has lasted for some seconds. The end of a failure is logged
+//     only if the failure was logged.
 //   - A cluster that cannot be reached has one line, whatever the number of its resources.
-//   - While many clusters sync for the first time, only the progress of all is logged.
+//   - While more than 100 clusters sync for the first time, the journal logs their total progress
+//     instead of a line for each cluster that has synced.
 //
 // # What blocks
 //
@@ -19,6 +21,7 @@
 //
 // # Bounds and ownership
 //
-// The mu of a journal guards the members that it will examine. It is taken after any other lock, and
-// never held during an examination. What was logged about a member is kept until the member leaves.
+// The lock of a journal guards the set of members that it will examine soon. A goroutine takes this lock
+// after all its other locks. The lock is never held during an examination. The journal remembers what it
+// has logged about a member until the member leaves.
 package journal

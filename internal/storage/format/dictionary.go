@@ -41,7 +41,7 @@ type Dictionaries struct {
 	keys   Keys
 	wake   func()
 
-	// mu guards the fields below, and is not held during file operations.
+	// mu guards the fields below. Only Sweep holds it during file operations.
 	mu sync.Mutex
 	// durable are the dictionaries that this process has written or found. They are not
 	// swept.

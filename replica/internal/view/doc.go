@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package view reads a resource of the fleet's copy for one request: states at a version,
-// pages of lists, and the events of watches. [Cluster] reads one cluster with the versions
-// of its API server, and [Fleet] reads all clusters with versions of its own. The package
-// knows nothing of HTTP and of bytes: it returns objects, and the errors of the Kubernetes
-// API.
+// Package view reads a resource of the fleet's copy for one request: the state at a version, the pages
+// of a list, and the events of a watch. [Cluster] reads one cluster, with the versions of the cluster's
+// API server. [Fleet] reads all clusters, with versions that the fleet issues. The package does not
+// handle HTTP or encodings: it returns objects, and the errors of the Kubernetes API.
 //
 // # Guarantees
 //
-// A [State] of one cluster is one that its server had. A state of the fleet has such a state of each
-// cluster, except of a cluster whose resource is being listed again. A [Watch] that begins at the version of a state
-// yields exactly the changes after it that the [Matcher] selects.
+// A [State] of one cluster is a state that its API server had. A state of the fleet has one such state
+// per cluster. While a resource of a cluster is relisted, its part can mix objects from before and after
+// the relist. A [Watch] that begins at the version of a state yields exactly the changes after this
+// state that the [Matcher] selects.
 //
 // # What blocks
 //
@@ -21,6 +21,6 @@
 //
 // # Bounds and ownership
 //
-// A state keeps the objects that it has in memory. [Pins] keep at most 32 states for the
-// next pages of lists, for 2 minutes.
+// A [State] keeps its objects in memory. [Pins] keep at most 32 states, each for 2 minutes, so that the
+// next page of a list comes from the same state as the page before.
 package view
