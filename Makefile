@@ -102,7 +102,7 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 # control plane: race runs it, and files in full. Package diff and the benchmarks need none either.
 E2E = ./conformance/replica ./cmd/watershed . ./fleet ./conformance/soak ./internal/kubetest/simulated ./conformance/compat \
 	$(filter-out %/internal/layout %/internal/storage %/conformance/bench %/bench/harness %/bench/operators %/conformance/diff, \
-	$(LONGER) $(filter-out $(RACED),$(shell go list $(PACKAGES)))) ./conformance/servers ./conformance/pages ./examples/gin/... ./examples/operator/...
+	$(LONGER) $(filter-out $(RACED),$(shell go list $(PACKAGES)))) ./conformance/servers ./conformance/snippets ./examples/gin/... ./examples/operator/...
 
 # Three packages at a time: with two, a sixth of the processors is idle, because these tests wait for servers.
 .PHONY: e2e

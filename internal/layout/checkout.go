@@ -43,35 +43,48 @@ type File struct {
 	Syntax *ast.File
 }
 
-// Read reads and parses the Go files of a checkout, nested modules included. It skips folders named
-// testdata, and folders whose name begins with a dot.
-func Read(checkout string) ([]File, error) {
-	var files []File
-	err := filepath.WalkDir(checkout, func(file string, d fs.DirEntry, err error) error {
+// Paths returns the paths of the files of a checkout whose names end with a suffix, slash-separated from the top.
+// It skips folders named testdata, folders whose name begins with a dot, and dist, which make writes. It returns an
+// error if there is no such file.
+func Paths(checkout, suffix string) ([]string, error) {
+	var paths []string
+	err := fs.WalkDir(os.DirFS(checkout), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && file != checkout && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(file, ".go"):
-			return nil
+		case d.IsDir() && name != "." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") || name == "dist"):
+			return fs.SkipDir
+		case !d.IsDir() && strings.HasSuffix(name, suffix):
+			paths = append(paths, name)
 		}
+		return nil
+	})
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("checkout %s: no files *%s", checkout, suffix)
+	}
+	return paths, err
+}
+
+// Read reads and parses the Go files of a checkout, nested modules included: see [Paths].
+func Read(checkout string) ([]File, error) {
+	paths, err := Paths(checkout, ".go")
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, name := range paths {
+		file := filepath.Join(checkout, filepath.FromSlash(name))
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		syntax, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		relative, err := filepath.Rel(checkout, file)
-		files = append(files, File{filepath.ToSlash(relative), text, syntax})
-		return err
-	})
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("checkout %s: no Go files", checkout)
+		files = append(files, File{name, text, syntax})
 	}
-	return files, err
+	return files, nil
 }
 
 // Dir returns the folder of the file's package, "." at the top.

@@ -8,12 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/watershed-project/watershed/internal/layout"
 )
 
 var (
@@ -25,7 +26,7 @@ var (
 func TestLinks_lead(t *testing.T) {
 	checkout := os.DirFS(root)
 	links := 0
-	for _, page := range markdownPages(t) {
+	for _, page := range paths(t, ".md") {
 		text, err := fs.ReadFile(checkout, page)
 		if err != nil {
 			t.Fatal(err)
@@ -42,39 +43,35 @@ func TestLinks_lead(t *testing.T) {
 	}
 }
 
-// markdownPages returns the paths of all pages, from the root.
-func markdownPages(t *testing.T) []string {
+// paths returns the paths of the files of the checkout whose names end with a suffix, from the root.
+func paths(t *testing.T, suffix string) []string {
 	t.Helper()
-	var pages []string
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || name == "dist") {
-			return fs.SkipDir
-		}
-		if filepath.Ext(name) == ".md" {
-			pages = append(pages, name)
-		}
-		return nil
-	})
+	all, err := layout.Paths(root, suffix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pages
+	return all
+}
+
+// prose returns the lines of a page that are not in code blocks.
+func prose(text string) []string {
+	var lines []string
+	inside := false
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			inside = !inside
+		case !inside:
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // linksOf returns the targets of the links of a page, without those in code.
 func linksOf(text string) []string {
 	var links []string
-	inside := false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			inside = !inside
-		}
-		if inside {
-			continue
-		}
+	for _, line := range prose(text) {
 		for _, m := range markdownLink.FindAllStringSubmatch(inlineCode.ReplaceAllString(line, "code"), -1) {
 			links = append(links, m[1])
 		}
@@ -114,13 +111,9 @@ func deadLink(checkout fs.FS, page, link string) string {
 func anchors(text string) []string {
 	var all []string
 	seen := map[string]int{}
-	inside := false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			inside = !inside
-		}
+	for _, line := range prose(text) {
 		mark := heading.FindString(line)
-		if inside || mark == "" {
+		if mark == "" {
 			continue
 		}
 		name := anchor(strings.TrimSpace(strings.TrimPrefix(line, mark)))

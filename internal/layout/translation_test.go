@@ -6,7 +6,6 @@ package layout_test
 import (
 	"crypto/sha256"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -39,7 +38,7 @@ type translation struct {
 // changed since the page was reviewed, and when the two pages differ in their headings,
 // table rows or code blocks.
 func TestTranslations_followTheirSource(t *testing.T) {
-	for _, page := range translatedPages(t) {
+	for _, page := range paths(t, translated) {
 		t.Run(page, func(t *testing.T) {
 			tr := readTranslation(t, page)
 			if *update {
@@ -53,33 +52,6 @@ func TestTranslations_followTheirSource(t *testing.T) {
 			}
 		})
 	}
-}
-
-// translatedPages returns the paths of all Chinese pages, from the root.
-func translatedPages(t *testing.T) []string {
-	t.Helper()
-	var pages []string
-	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
-			return filepath.SkipDir
-		}
-		if d.IsDir() || !strings.HasSuffix(file, translated) {
-			return nil
-		}
-		rel, err := filepath.Rel(root, file)
-		pages = append(pages, filepath.ToSlash(rel))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(pages) == 0 {
-		t.Fatalf("no page ends in %s: the test looks in the wrong place", translated)
-	}
-	return pages
 }
 
 // readTranslation reads a Chinese page and its source.

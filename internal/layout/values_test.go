@@ -38,11 +38,7 @@ func TestValues_areInserted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths, err := pages.Find(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
+	for _, path := range paths(t, ".md") {
 		text := readPage(t, path)
 		marks := pages.Marked(path, text)
 		inserted, err := results.Insert(path, text, func(name string) bool { return marks[name] })

@@ -5,12 +5,13 @@ package pages
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/watershed-project/watershed/internal/layout"
 )
 
 const (
@@ -42,11 +43,6 @@ func wordingOf(path string) wording {
 		return chinaZh
 	}
 	return english
-}
-
-// HasValues reports whether a page has a marker or a measured block.
-func HasValues(text string) bool {
-	return strings.Contains(text, markerBegin) || strings.Contains(text, measuredBegin)
 }
 
 // Insert returns the text of a page with all values as they are in the results. changed says of the name of a
@@ -158,29 +154,6 @@ func Markers(text string) []string {
 	return expressions
 }
 
-// Find returns the paths of the pages with values, slash-separated from the top of the checkout.
-func Find(checkout string) ([]string, error) {
-	var paths []string
-	err := filepath.WalkDir(checkout, func(file string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && file != checkout && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(file, ".md"):
-			return nil
-		}
-		text, err := os.ReadFile(file)
-		if err != nil || !HasValues(string(text)) {
-			return err
-		}
-		path, err := filepath.Rel(checkout, file)
-		paths = append(paths, filepath.ToSlash(path))
-		return err
-	})
-	return paths, err
-}
-
 // Update inserts the values into all pages of a checkout, and returns the paths of those that it changed.
 func Update(checkout string) ([]string, error) {
 	results, err := Read(checkout)
@@ -191,7 +164,7 @@ func Update(checkout string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := Find(checkout)
+	paths, err := layout.Paths(checkout, ".md")
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package pages runs the console snippets of the documentation as a reader would, and compares
+// Package snippets runs the console snippets of the documentation as a reader would, and compares
 // what they print with what the page shows.
 //
 // A snippet is a code block of the language console. A line that begins with "$ " is a command;
@@ -19,4 +19,4 @@
 // A page that cannot be run here has a reason in the test, which prints how many snippets that
 // leaves out. Clusters are real, but not made by kind, which needs a container engine: command
 // kind below this folder stands in for it.
-package pages
+package snippets

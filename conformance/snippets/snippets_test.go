@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package pages_test
+package snippets_test
 
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershed-project/watershed/conformance/pages"
+	"github.com/watershed-project/watershed/conformance/snippets"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/layout"
 )
 
 const root = "../.."
@@ -84,13 +84,13 @@ func testPage(t *testing.T, p page, tools string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, snippets, err := pages.Parse(string(text))
+	commands, n, err := snippets.Parse(string(text))
 	if err != nil || len(commands) == 0 {
 		t.Fatalf("%d commands, %v", len(commands), err)
 	}
-	t.Logf("%d commands in %d snippets", len(commands), snippets)
+	t.Logf("%d commands in %d snippets", len(commands), n)
 	home := t.TempDir()
-	shell, err := pages.NewShell(t.TempDir(), environment(t, home, tools, clusters(t, p.clusters, tools)))
+	shell, err := snippets.NewShell(t.TempDir(), environment(t, home, tools, clusters(t, p.clusters, tools)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func testPage(t *testing.T, p page, tools string) {
 		}
 	})
 	for _, c := range p.prepare {
-		typeCommand(t, shell, p.path, pages.Command{Text: c})
+		typeCommand(t, shell, p.path, snippets.Command{Text: c})
 	}
 	for _, c := range commands {
 		typeCommand(t, shell, p.path, c)
@@ -154,13 +154,13 @@ func environment(t *testing.T, home, tools, clusters string) []string {
 }
 
 // typeCommand runs a command and compares its output with the page.
-func typeCommand(t *testing.T, shell *pages.Shell, path string, c pages.Command) {
+func typeCommand(t *testing.T, shell *snippets.Shell, path string, c snippets.Command) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	where := fmt.Sprintf("%s:%d: %s", path, c.Line, c.Text)
 	if c.Stays {
-		got, err := shell.Start(ctx, c.Text, func(lines []string) bool { return pages.Match(c.Want, lines) })
+		got, err := shell.Start(ctx, c.Text, func(lines []string) bool { return snippets.Match(c.Want, lines) })
 		if err != nil {
 			t.Fatalf("%s: %v\nit printed\n%s\nand the page shows\n%s", where, err, join(got), join(c.Want))
 		}
@@ -171,7 +171,7 @@ func typeCommand(t *testing.T, shell *pages.Shell, path string, c pages.Command)
 		switch {
 		case err != nil:
 			t.Fatalf("%s: %v", where, err)
-		case status == c.Status && (len(c.Want) == 0 || pages.Match(c.Want, got)):
+		case status == c.Status && (len(c.Want) == 0 || snippets.Match(c.Want, got)):
 			return
 		case repeatable(c.Text) && ctx.Err() == nil:
 			// A reader looks again until the cluster has done its work.
@@ -195,43 +195,30 @@ func join(lines []string) string { return "  " + strings.Join(lines, "\n  ") }
 // TestPages_haveAReason fails if a page with console snippets is neither run nor left out with a
 // reason, and prints how many snippets are left out.
 func TestPages_haveAReason(t *testing.T) {
-	total, without := 0, 0
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." && path != root {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		_, snippets, err := pages.Parse(string(text))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		total += snippets
-		isRun := slices.ContainsFunc(run, func(p page) bool { return p.path == filepath.ToSlash(name) })
-		switch reason := left[filepath.ToSlash(name)]; {
-		case isRun || snippets == 0:
-		case reason == "":
-			t.Errorf("%s has %d console snippets that are not run: add it to run, or to left with a reason", name,
-				snippets)
-		default:
-			without += snippets
-		}
-		return nil
-	})
+	paths, err := layout.Paths(root, ".md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	total, without := 0, 0
+	for _, path := range paths {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, n, err := snippets.Parse(string(text))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		total += n
+		reason, isLeft := left[path]
+		switch isRun := slices.ContainsFunc(run, func(p page) bool { return p.path == path }); {
+		case isLeft && (isRun || n == 0 || reason == ""):
+			t.Errorf("%s is in left, but is run, has no console snippets, or has no reason", path)
+		case isLeft:
+			without += n
+		case !isRun && n > 0:
+			t.Errorf("%s has %d console snippets that are not run: add it to run, or to left with a reason", path, n)
+		}
 	}
 	t.Logf("%d of %d console snippets are not run", without, total)
 }

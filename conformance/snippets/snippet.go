@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package pages
+package snippets
 
 import (
 	"fmt"
@@ -31,9 +31,11 @@ const (
 
 var exits = regexp.MustCompile(`# exits with (\d+)$`)
 
-// Parse returns the commands of the console snippets of a page, and the number of snippets.
+// Parse returns the commands of the console snippets of a page, and the number of snippets. It returns an
+// error if a snippet begins with output.
 func Parse(page string) (commands []Command, snippets int, err error) {
 	inside, console := false, false
+	first := 0 // the number of commands before the snippet
 	for i, line := range strings.Split(page, "\n") {
 		number := i + 1
 		switch {
@@ -42,6 +44,7 @@ func Parse(page string) (commands []Command, snippets int, err error) {
 			console = inside && strings.TrimPrefix(line, fence) == "console"
 			if console {
 				snippets++
+				first = len(commands)
 			}
 		case !console:
 		case strings.HasPrefix(line, prompt):
@@ -51,7 +54,7 @@ func Parse(page string) (commands []Command, snippets int, err error) {
 				c.Status, _ = strconv.Atoi(m[1]) // the expression accepts digits only
 			}
 			commands = append(commands, c)
-		case len(commands) == 0 || commands[len(commands)-1].Line > number:
+		case len(commands) == first:
 			return nil, 0, fmt.Errorf("line %d: a console snippet begins with output", number)
 		default:
 			last := &commands[len(commands)-1]

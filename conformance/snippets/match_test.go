@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package pages_test
+package snippets_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/watershed-project/watershed/conformance/pages"
+	"github.com/watershed-project/watershed/conformance/snippets"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -38,7 +38,7 @@ func TestMatch(t *testing.T) {
 		{"1 failed", "2 failed", false},
 		{"a.c", "abc", false},
 	} {
-		if got := pages.Match(lines(tt.want), lines(tt.got)); got != tt.equal {
+		if got := snippets.Match(lines(tt.want), lines(tt.got)); got != tt.equal {
 			t.Errorf("%q and %q: %v", tt.want, tt.got, got)
 		}
 	}
@@ -54,23 +54,25 @@ func lines(text string) []string {
 func TestParse(t *testing.T) {
 	page := "# Page\n```go\n$ not a command\n```\n```console\n$ one\nout\n\n$ two    # keep it running\n```\n" +
 		"text\n```console\n$ three # exits with 12\n```\n"
-	got, snippets, err := pages.Parse(page)
+	got, n, err := snippets.Parse(page)
 	expect.NoError(t, err)
-	expect.Equal(t, snippets, 2)
-	expect.Equal(t, got, []pages.Command{
+	expect.Equal(t, n, 2)
+	expect.Equal(t, got, []snippets.Command{
 		{Line: 6, Text: "one", Want: []string{"out", ""}},
 		{Line: 9, Text: "two    # keep it running", Stays: true},
 		{Line: 13, Text: "three # exits with 12", Status: 12},
 	})
-	if _, _, err := pages.Parse("```console\noutput\n```\n"); err == nil {
-		t.Error("output without a command is accepted")
+	for _, wrong := range []string{"```console\noutput\n```\n", page + "```console\noutput\n```\n"} {
+		if _, _, err := snippets.Parse(wrong); err == nil {
+			t.Errorf("output without a command is accepted in\n%s", wrong)
+		}
 	}
 }
 
-// TestShell: commands share a folder and variables, a status is that of its command, and what
-// keeps running is interrupted at the end.
+// TestShell checks that commands share a folder and variables, that Run returns the exit status of the
+// command, and that Close interrupts a command that keeps running.
 func TestShell(t *testing.T) {
-	s, err := pages.NewShell(t.TempDir(), []string{"PATH=/usr/bin:/bin", "A=1"})
+	s, err := snippets.NewShell(t.TempDir(), []string{"PATH=/usr/bin:/bin", "A=1"})
 	expect.NoError(t, err)
 	for _, tt := range []struct {
 		command string
