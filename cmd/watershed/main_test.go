@@ -33,7 +33,7 @@ func commandParts(t *testing.T, args ...string) (out, trouble string, err error)
 	return commandtest.Run(t.Context(), newCommand(), args...)
 }
 
-// Profiles contain parts of the objects, and are only for this machine.
+// Profiles have names of functions, sizes and the command line, and are only for this machine.
 func TestServe_profilesStayOnTheMachine(t *testing.T) {
 	for _, address := range []string{
 		"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "10.0.0.1:7443", "[fe80::1]:0",

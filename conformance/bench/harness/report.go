@@ -76,7 +76,7 @@ type Column[R any] struct {
 	Value func(R) float64
 	// Panel is the title of the panel that the column has in the figure, "" for none.
 	Panel string
-	// key and unit are those of the values, see [Column.As].
+	// key and unit name the values in the result file, see [Column.As].
 	key, unit string
 }
 

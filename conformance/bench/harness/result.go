@@ -34,7 +34,8 @@ var (
 )
 
 // As names the values of a column, so that pages can insert them: with the key of the row and a dot before the
-// key of the column. The unit is that of the numbers that the column returns, which the text of a cell need not have.
+// key of the column. The unit belongs to the numbers that the column returns; the text of a
+// cell may have another unit.
 func (c Column[R]) As(key, unit string) Column[R] {
 	c.key, c.unit = key, unit
 	return c

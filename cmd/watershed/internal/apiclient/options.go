@@ -32,8 +32,8 @@ const (
 // Options are the flags that select a server, and the credentials for it. All commands that use a
 // running server have these flags, with the meaning that they have for kubectl: a context has the
 // address of a server, the certificates that verify it, and credentials; --server and
-// --certificate-authority replace the first two. So people need one name, that of a context which
-// watershed kubeconfig has written for the fleet, and programs without such a context can name an
+// --certificate-authority replace the first two. So people need one name: the name of a context
+// which watershed kubeconfig has written for the fleet, and programs without such a context can name an
 // address. Two things are added to kubectl's meaning:
 //
 //   - Without these flags, the server of this machine is used, as its owner.
@@ -103,24 +103,28 @@ func (o *Options) AddClusterFlag(cmd *cobra.Command, selected *[]string) {
 // Named reports whether a flag names a server or credentials.
 func (o *Options) Named() bool { return o.Server != "" || o.Context != "" || o.Kubeconfig != "" }
 
+// paths returns the file of --kubeconfig, nil for the files that kubectl reads.
+func (o *Options) paths() []string {
+	if o.Kubeconfig == "" {
+		return nil
+	}
+	return []string{o.Kubeconfig}
+}
+
 // Target returns the server that the flags select: the server of --server, else of --context if it is a
 // context for the fleet of a server, else of this machine.
 func (o *Options) Target() (*Target, error) {
 	if o.Context == "" || o.Server != "" {
 		return o.target(nil, "")
 	}
-	var paths []string
-	if o.Kubeconfig != "" {
-		paths = []string{o.Kubeconfig}
-	}
-	mine, err := ReadUserKubeconfig(paths, nil)
+	mine, err := ReadUserKubeconfig(o.paths(), nil)
 	if err != nil || mine.Config.Contexts[o.Context] == nil {
 		return o.target(nil, "") // the context may be in the files that the server of this machine mirrors
 	}
 	return o.target(mine, o.Context)
 }
 
-// target returns the server that the flags select. Name is the selected context of mine, "" if none is.
+// target returns the server that the flags select. name is the selected context of mine, "" if none is selected.
 func (o *Options) target(mine *UserKubeconfig, name string) (*Target, error) {
 	if o.Server != "" {
 		if err := o.refuseStateDir("--server"); err != nil {
@@ -197,14 +201,11 @@ func (o *Options) Open() (*Connection, error) {
 		}
 		return o.openWith(t, t.Kubeconfig)
 	}
-	if o.Kubeconfig != "" {
-		return o.openWith(nil, []string{o.Kubeconfig})
-	}
-	return o.openWith(nil, nil)
+	return o.openWith(nil, o.paths())
 }
 
-// openWith returns a connection with the credentials of a context in kubeconfig files. If there is no
-// target, it finds the server.
+// openWith returns a connection with the credentials of a context in kubeconfig files. If the target is
+// nil, openWith finds the server.
 func (o *Options) openWith(t *Target, paths []string) (*Connection, error) {
 	if t == nil && o.Server != "" {
 		// Errors about the address come before errors about the files.
