@@ -61,7 +61,9 @@ type block struct {
 
 	// mu guards what follows. It is held while bytes are made, so that a second reader of
 	// the same form waits for the first.
-	mu    sync.Mutex
+	mu sync.Mutex
+	// texts has a nil text for a form in which the objects were requested once: compressing
+	// the bytes costs more than making them, and most lists are read by one client.
 	texts map[BlockForm]*text
 	// place, size and carried belong to the cache, under its lock. carried is the part of
 	// size that the block before takes.
@@ -264,12 +266,12 @@ func (c *Blocks) grew(b *block, n int) {
 func (c *Blocks) text(b *block, run []*wire.Object, f BlockForm) *text {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.texts[f]
+	t, again := b.texts[f]
 	if t != nil {
 		return t
 	}
 	had := b.before != nil
-	t = b.makeLocked(run, f)
+	t, keep := b.makeLocked(run, f, again)
 	for _, bad := range t.bad {
 		c.logger.Error("cannot encode object", "cluster", b.key.Cluster, "resource",
 			b.key.Resource.GroupResource().String(), "err", bad.err)
@@ -277,15 +279,25 @@ func (c *Blocks) text(b *block, run []*wire.Object, f BlockForm) *text {
 	if had && b.before == nil {
 		c.grew(b, -c.uncarry(b))
 	}
-	if t.plain && t.length > loose {
-		return t // not kept
+	if !keep {
+		b.texts[f] = nil
+		return t
 	}
-	b.texts[f] = t
-	c.grew(b, len(t.packed)+4*len(t.ends)+4*len(t.pieces))
+	b.keepLocked(c, f, t)
 	return t
 }
 
-// segment returns a text as part of a gzip stream, and keeps it if the text is kept.
+// keepLocked keeps a text that is packed, unless it is loose.
+func (b *block) keepLocked(c *Blocks, f BlockForm, t *text) {
+	if t.plain && t.length > loose {
+		return
+	}
+	b.texts[f] = t
+	c.grew(b, len(t.packed)+4*len(t.ends)+4*len(t.pieces))
+}
+
+// segment returns a text as part of a gzip stream, and keeps both: a segment is expensive to
+// make, and small.
 func (c *Blocks) segment(b *block, f BlockForm, t *text) *Segment {
 	if t.gzip != nil {
 		return t.gzip
@@ -298,6 +310,12 @@ func (c *Blocks) segment(b *block, f BlockForm, t *text) *Segment {
 	}
 	raw, release := t.open()
 	s := Deflate(raw)
+	if kept == nil {
+		packed := *t // other readers have the text
+		packed.pack(raw)
+		b.keepLocked(c, f, &packed)
+		kept = b.texts[f]
+	}
 	release()
 	if kept != nil {
 		with := *kept // other readers have the text
@@ -308,14 +326,17 @@ func (c *Blocks) segment(b *block, f BlockForm, t *text) *Segment {
 	return &s
 }
 
-// makeLocked encodes the objects, or takes their bytes from the block before.
-func (b *block) makeLocked(run []*wire.Object, f BlockForm) *text {
-	known, release := b.beforeLocked(f)
+// makeLocked encodes the objects, or takes their bytes from the block before. It compresses the
+// bytes, for the text to be kept, if they were requested before, of these objects or of those
+// of the block before. A list in protobuf requests them twice, for its length and to write them.
+func (b *block) makeLocked(run []*wire.Object, f BlockForm, again bool) (t *text, keep bool) {
+	known, before, release := b.beforeLocked(f)
 	defer release()
+	keep = again || before || f.Encoding == Protobuf
 	buf := GetBuffer()
 	defer PutBuffer(buf)
 	raw := (*buf)[:0]
-	t := &text{ends: make([]uint32, len(run))}
+	t = &text{ends: make([]uint32, len(run))}
 	for i, o := range run {
 		at := len(raw)
 		if at > 0 && f.separated() {
@@ -331,13 +352,17 @@ func (b *block) makeLocked(run []*wire.Object, f BlockForm) *text {
 		t.ends[i] = uint32(len(raw))
 	}
 	*buf = raw
-	t.pack(raw)
-	return t
+	if keep {
+		t.pack(raw)
+	} else {
+		t.packed, t.plain, t.length = slices.Clone(raw), true, len(raw)
+	}
+	return t, keep
 }
 
 // pack compresses the bytes. They stay the caller's.
 func (t *text) pack(raw []byte) {
-	t.length = len(raw)
+	t.length, t.plain = len(raw), false
 	buf := GetBuffer()
 	defer PutBuffer(buf)
 	packed := (*buf)[:0]
@@ -370,14 +395,15 @@ func (f BlockForm) write(b []byte, o *wire.Object) ([]byte, error) {
 	return out, nil
 }
 
-// beforeLocked returns the bytes of objects that the block before has.
-func (b *block) beforeLocked(f BlockForm) (known map[*wire.Object][]byte, release func()) {
+// beforeLocked returns the bytes of objects that the block before has, and whether it was
+// requested in this form.
+func (b *block) beforeLocked(f BlockForm) (known map[*wire.Object][]byte, requested bool, release func()) {
 	before := b.before
 	if before == nil {
-		return nil, func() {}
+		return nil, false, func() {}
 	}
 	before.mu.Lock()
-	t := before.texts[f]
+	t, requested := before.texts[f]
 	delete(before.texts, f)
 	before.before = nil
 	if len(before.texts) == 0 {
@@ -385,7 +411,7 @@ func (b *block) beforeLocked(f BlockForm) (known map[*wire.Object][]byte, releas
 	}
 	before.mu.Unlock()
 	if t == nil {
-		return nil, func() {}
+		return nil, requested, func() {}
 	}
 	raw, release := t.open()
 	known = make(map[*wire.Object][]byte, len(t.ends))
@@ -396,7 +422,7 @@ func (b *block) beforeLocked(f BlockForm) (known map[*wire.Object][]byte, releas
 			}
 		}
 	}
-	return known, release
+	return known, requested, release
 }
 
 // span returns where the bytes of one object are.

@@ -37,16 +37,18 @@ func BenchmarkBlock(b *testing.B) {
 	objects := benchObjects(b, 48)
 	for name, f := range map[string]BlockForm{"json": {}, "protobuf": {Form: Form{Encoding: Protobuf}}} {
 		blk := &block{texts: map[BlockForm]*text{}}
-		t := blk.makeLocked(objects, f)
+		t, _ := blk.makeLocked(objects, f, true)
 		raw, _ := t.open()
 		b.Logf("%s: %d bytes, s2 %d, better %d, gzip %d", name, t.length/48, len(t.packed)/48,
 			len(s2.EncodeBetter(nil, raw))/48, len(Deflate(raw).deflated)/48)
-		b.Run(name+"/make", func(b *testing.B) {
-			for range b.N {
-				blk.makeLocked(objects, f)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/48, "ns/object")
-		})
+		for what, keep := range map[string]bool{"first": false, "make": true} {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				for range b.N {
+					blk.makeLocked(objects, f, keep)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/48, "ns/object")
+			})
+		}
 		b.Run(name+"/open", func(b *testing.B) {
 			for range b.N {
 				_, release := t.open()

@@ -5,9 +5,14 @@ package encode
 
 import (
 	"bytes"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/watershed-project/watershed/wire"
 )
 
 // Bytes are unpacked as they were packed, whole and in pieces, of any length and whether
@@ -53,4 +58,56 @@ func (w *writes) Write(b []byte) (int, error) {
 	w.all = append(w.all, b...)
 	w.most = max(w.most, len(b))
 	return len(b), nil
+}
+
+// The bytes of a block are kept when they are requested for the second time, in protobuf or for
+// gzip at once. When an object of the block changes, they are kept at the first request.
+func TestBlocks_keepWhatIsReadAgain(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pods := []*wire.Object{noisyPod(t, random, "web-1", 1), noisyPod(t, random, "web-2", 1)}
+	source := Source{"c", schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+	blocks := NewBlocks(1<<20, slog.New(slog.DiscardHandler))
+	kept := func(f BlockForm) bool { return blocks.get(source, pods).texts[f] != nil }
+	read := func(f BlockForm, zip bool) []byte {
+		part, err := blocks.Part(source, pods, f, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if zip {
+			return part.Segment().Bytes()
+		}
+		if err := part.WriteBlock(&out); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	plain, events := BlockForm{}, BlockForm{Events: true}
+	for _, f := range []BlockForm{plain, events} {
+		first := read(f, false)
+		if kept(f) {
+			t.Errorf("%+v: kept after one request", f)
+		}
+		second := read(f, false)
+		if !kept(f) {
+			t.Errorf("%+v: not kept after two requests", f)
+		}
+		if third := read(f, false); !bytes.Equal(first, second) || !bytes.Equal(second, third) {
+			t.Errorf("%+v: bytes differ", f)
+		}
+	}
+	if read(BlockForm{Form: Form{Encoding: Protobuf}}, false); !kept(BlockForm{Form: Form{Encoding: Protobuf}}) {
+		t.Error("protobuf: not kept")
+	}
+	if pods[1] = noisyPod(t, random, "web-2", 2); kept(plain) {
+		t.Fatal("the block of the earlier objects was found")
+	}
+	if read(plain, false); !kept(plain) {
+		t.Error("not kept, although the block before was")
+	}
+	cluster := BlockForm{Form: Form{Cluster: "c"}}
+	zipped := read(cluster, true)
+	if !kept(cluster) || !bytes.Equal(zipped, read(cluster, true)) {
+		t.Error("gzip: not kept")
+	}
 }

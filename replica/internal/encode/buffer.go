@@ -5,8 +5,8 @@ package encode
 
 import "sync"
 
-// PieceBytes is how many bytes of a block are unpacked at a time to be sent: what a slow
-// client keeps of it in memory.
+// PieceBytes is how many bytes of a packed block are unpacked at a time to be sent: what a slow
+// client keeps of it in memory. Of a block that is not packed, it keeps the whole.
 const PieceBytes = 64 << 10
 
 // maxBuffer is the capacity above which a buffer is not kept for reuse.

@@ -57,7 +57,7 @@ func liveHeap() int64 {
 }
 
 // Blocks and frames stay within their memory bounds, even if the store has dropped their
-// objects: for objects that are listed once, and for objects of which one in each block
+// objects: for objects that are listed twice, and for objects of which one in each block
 // changes, in two forms of which one is not requested again.
 func TestCaches_boundMemory(t *testing.T) {
 	const bound = 2 << 20
@@ -72,7 +72,7 @@ func TestCaches_boundMemory(t *testing.T) {
 			}
 		}
 		for run := range Runs(seq) {
-			for _, f := range forms {
+			for _, f := range append(forms, forms...) {
 				if _, err := c.Part(source, run, f, nil); err != nil {
 					t.Fatal(err)
 				}
