@@ -88,6 +88,9 @@ type watchReading struct {
 	cpu time.Duration
 	// each is the processor time for one change and one watcher.
 	each time.Duration
+	// noise is half the difference between the two measurements without watchers, for the
+	// same number of events: each is not known more precisely.
+	noise time.Duration
 	// share is the delivered part of the events that were due.
 	share float64
 	harness.Delivered
@@ -103,11 +106,12 @@ type watchReadings struct {
 // watchBench has the servers that are compared.
 type watchBench struct {
 	*harness.Servers
-	// stored are changes in etcd, for Kube and Ours.
-	stored *harness.Changes
-	// frames are changes for Bare.
-	frames  *harness.Changes
+	// stored are changes in etcd. Ours and Bare receive them from Kube.
+	stored  *harness.Changes
 	seconds int
+	// alone are the processor times of the servers for the changes of the case that is
+	// measured, without watchers, one after the other.
+	alone [][]time.Duration
 }
 
 // benchWatch measures the processor time of servers that are watched.
@@ -126,9 +130,6 @@ func benchWatch(out io.Writer) error {
 	}
 	defer b.Close()
 	if b.stored, err = harness.StoredChanges(b.Cluster.Cluster, b.Pods); err != nil {
-		return err
-	}
-	if b.frames, err = harness.FrameChanges(b.Bare, b.Pods); err != nil {
 		return err
 	}
 	return b.run(ctx, out, cases)
@@ -183,37 +184,54 @@ func watchSummary(found map[string]watchReadings) string {
 }
 
 // measure measures one case with each server. The changes alone have a cost too, which
-// is measured without watchers and subtracted. The replica's own watch is always open.
+// is measured without watchers, before and after each server, and subtracted. Ours and Bare
+// always watch Kube.
 func (b *watchBench) measure(ctx context.Context, w watchCase) (r watchReadings, err error) {
-	alone, _, err := b.change(ctx, b.stored, w, nil, b.Kube, &b.Ours.Server)
-	if err != nil {
+	b.alone = nil
+	// What the first changes of a case cost does not count: they make caches grow.
+	if _, err := b.stored.Run(ctx, w.rate*watchWarm, w.rate); err != nil {
 		return r, err
 	}
-	if r.kube, r.rate, err = b.watched(ctx, b.stored, w, b.Kube, alone[0]); err != nil {
+	if r.rate, err = b.changeAlone(ctx, w); err != nil {
 		return r, err
 	}
-	if r.ours, _, err = b.watched(ctx, b.stored, w, &b.Ours.Server, alone[1]); err != nil {
-		return r, err
+	readings := []*watchReading{&r.kube, &r.ours, &r.bare}
+	for i, s := range b.servers() {
+		if s == &b.Bare.Server && w.receivers() < w.watchers {
+			continue // the bare server has no selectors
+		}
+		if *readings[i], err = b.watched(ctx, w, i); err != nil {
+			return r, err
+		}
 	}
-	if w.receivers() < w.watchers {
-		return r, nil // the bare server has no selectors
-	}
-	r.bare, _, err = b.watched(ctx, b.frames, w, &b.Bare.Server, 0)
-	return r, err
+	return r, nil
+}
+
+// servers returns the servers in the order in which they are measured.
+func (b *watchBench) servers() []*harness.Server {
+	return []*harness.Server{b.Kube, &b.Ours.Server, &b.Bare.Server}
+}
+
+// changeAlone makes the changes of a case without watchers.
+func (b *watchBench) changeAlone(ctx context.Context, w watchCase) (rate float64, err error) {
+	cpu, rate, err := b.change(ctx, w, nil)
+	b.alone = append(b.alone, cpu)
+	return rate, err
 }
 
 // change makes the changes of a case, and returns the processor time of each server for
 // them and their delivery to watchers.
 func (b *watchBench) change(
-	ctx context.Context, c *harness.Changes, w watchCase, to *harness.Watchers, servers ...*harness.Server,
+	ctx context.Context, w watchCase, to *harness.Watchers,
 ) (cpu []time.Duration, rate float64, err error) {
+	servers := b.servers()
 	cpu = make([]time.Duration, len(servers))
 	for i, s := range servers {
 		if cpu[i], err = s.CPU(); err != nil {
 			return nil, 0, err
 		}
 	}
-	if rate, err = c.Run(ctx, w.rate*b.seconds, w.rate); err != nil {
+	if rate, err = b.stored.Run(ctx, w.rate*b.seconds, w.rate); err != nil {
 		return nil, 0, err
 	}
 	time.Sleep(watchDrain)
@@ -232,51 +250,62 @@ func (b *watchBench) change(
 	return cpu, rate, nil
 }
 
-// watched makes the changes of a case while a server is watched.
-func (b *watchBench) watched(
-	ctx context.Context, c *harness.Changes, w watchCase, s *harness.Server, alone time.Duration,
-) (r watchReading, rate float64, err error) {
+// watched makes the changes of a case while the server of that number is watched, and once
+// more without watchers.
+func (b *watchBench) watched(ctx context.Context, w watchCase, server int) (r watchReading, err error) {
+	s := b.servers()[server]
 	all, err := harness.StartWatchers(ctx, harness.WatchTask{
 		At: s.Address(), Watchers: w.watchers, Selector: w.selector, Fields: w.fields, Streams: max(1, w.streams),
 	})
 	if err != nil {
-		return r, 0, err
+		return r, err
 	}
 	defer all.Close()
-	if _, err := c.Run(ctx, w.rate*watchWarm, w.rate); err != nil {
-		return r, 0, err
+	if _, err := b.stored.Run(ctx, w.rate*watchWarm, w.rate); err != nil {
+		return r, err
 	}
 	time.Sleep(watchDrain)
 	if err := all.Count(); err != nil {
-		return r, 0, err
+		return r, err
 	}
 	wait := func() error { return nil }
 	if s == &b.Ours.Server {
 		wait = b.Ours.Profile("watch-"+w.name, time.Duration(b.seconds)*time.Second)
 	}
-	cpu, rate, err := b.change(ctx, c, w, all, s)
+	cpu, _, err := b.change(ctx, w, all)
 	if err := errors.Join(err, wait()); err != nil {
-		return r, 0, err
+		return r, err
 	}
 	if r.Delivered, err = all.Report(); err != nil {
-		return r, 0, err
+		return r, err
 	}
-	r.cpu, r.share = max(harness.ClockTick, cpu[0]-alone), 1
+	all.Close()
+	if _, err := b.changeAlone(ctx, w); err != nil {
+		return r, err
+	}
+	return r, b.divide(&r, w, server, cpu[server])
+}
+
+// divide computes the processor time for each event from all of it.
+func (b *watchBench) divide(r *watchReading, w watchCase, server int, all time.Duration) error {
+	before, after := b.alone[len(b.alone)-2][server], b.alone[len(b.alone)-1][server]
+	r.cpu = max(harness.ClockTick, all-(before+after)/2)
+	r.share = 1
+	events := w.watchers * w.rate * b.seconds
 	due := w.receivers() * w.rate * b.seconds
-	if due == 0 {
-		if r.Events > 0 || r.Ended > 0 {
-			return r, 0, fmt.Errorf("watchers of %s that select nothing got %d events, and %d watches ended", s.Name,
-				r.Events, r.Ended)
-		}
-		r.each = r.cpu / time.Duration(w.watchers*w.rate*b.seconds)
-		return r, rate, nil
+	switch {
+	case due == 0 && (r.Events > 0 || r.Ended > 0):
+		return fmt.Errorf("watchers of %s that select nothing got %d events, and %d watches ended",
+			b.servers()[server].Name, r.Events, r.Ended)
+	case due > 0 && r.Events == 0:
+		return fmt.Errorf("watchers of %s got nothing", b.servers()[server].Name)
+	case due > 0:
+		events = r.Events
+		r.share = float64(r.Events) / float64(due)
 	}
-	r.share = float64(r.Events) / float64(due)
-	if r.Events == 0 {
-		return r, 0, fmt.Errorf("watchers of %s got nothing", s.Name)
-	}
-	r.each = r.cpu / time.Duration(r.Events)
-	return r, rate, nil
+	r.each = r.cpu / time.Duration(events)
+	r.noise = (after - before).Abs() / 2 / time.Duration(events)
+	return nil
 }
 
 // watchReport returns the report without its summary.
@@ -286,7 +315,9 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 		Heading: fmt.Sprintf("Pods of 7.7 KB as JSON; each watcher has a TLS connection of its own with HTTP/2, "+
 			"but in nodes 100 share one; %d s each. CPU is what the server takes more with the watchers than "+
 			"without, for each change and watcher; "+
-			"in nodes, where a change concerns one watcher, for each change.", seconds),
+			"in nodes, where a change concerns one watcher, for each change. +/- is half the difference between "+
+			"the measurements without watchers before and after. The bare server repeats the events of a watch of "+
+			"kube-apiserver.", seconds),
 		Columns:  []string{"watchers", "server"},
 		Measures: harness.Program,
 		Figure:   harness.Figure{Title: "Watching pods"},
@@ -315,6 +346,7 @@ func watchReport(seconds int, cases []watchCase, found map[string]watchReadings)
 		},
 			harness.Col("CPU, us", "%.3g", func(m reading) float64 { return float64(m.each) / 1e3 }, w.name+", us").
 				As("cpu", "us"),
+			harness.Col("+/-, us", "%.2g", func(m reading) float64 { return float64(m.noise) / 1e3 }).As("noise", "us"),
 			harness.Col("delivered", "%.4g%%", func(m reading) float64 { return m.share * 100 }),
 			harness.Col("p50, ms", "%.1f", func(m reading) float64 { return ms(m.P50) }).As("p50", "ms"),
 			harness.Col("p99, ms", "%.1f", func(m reading) float64 { return ms(m.P99) }).As("p99", "ms"),

@@ -6,10 +6,8 @@ package harness
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,21 +22,28 @@ const (
 	barePiece = 8 << 10
 	// bareBuffer is the size of the buffer for pieces, in bytes.
 	bareBuffer = 64 << 10
-	// bareBacklog is how many frames may wait for a watcher.
+	// bareBacklog is how many events may wait for a watcher.
 	bareBacklog = 4096
 )
 
 // Bare is a server that only sends: net/http with TLS and nothing behind it. No Go
 // server can cost less. It answers every request with the bytes of the origin's first
-// response to it, and every watch with the frames of SendFrame.
+// response to it. It watches the pods of its source, and sends the events as they are to
+// every client that watches.
 type Bare struct {
 	Server
 	child *Child
 }
 
-// StartBare starts a bare server for an origin. The caller closes it.
-func StartBare(ctx context.Context, origin *Server) (*Bare, error) {
-	c, err := StartChild(ctx, BareRole, origin.Address())
+// bareTask is the task of a bare server.
+type bareTask struct {
+	Origin, Source Address
+}
+
+// StartBare starts a bare server with the responses of origin and the events of source.
+// It returns when the bare server watches. The caller closes it.
+func StartBare(ctx context.Context, origin, source *Server) (*Bare, error) {
+	c, err := StartChild(ctx, BareRole, bareTask{Origin: origin.Address(), Source: source.Address()})
 	if err != nil {
 		return nil, err
 	}
@@ -52,31 +57,26 @@ func StartBare(ctx context.Context, origin *Server) (*Bare, error) {
 	return b, nil
 }
 
-// SendFrame sends a frame to every watcher.
-func (b *Bare) SendFrame(frame []byte) error {
-	if err := binary.Write(b.child, binary.BigEndian, uint32(len(frame))); err != nil {
-		return err
-	}
-	_, err := b.child.Write(frame)
-	return err
-}
-
 // Close ends the server.
 func (b *Bare) Close() { b.child.Close() }
 
 // ServeBare is the [Role] of a bare server. It serves until its input ends.
 func ServeBare(task []byte, in io.Reader, out io.Writer) error {
-	var origin Address
-	if err := json.Unmarshal(task, &origin); err != nil {
+	var t bareTask
+	if err := json.Unmarshal(task, &t); err != nil {
 		return err
 	}
 	h := &bareHandler{
-		origin:    origin.Server(),
+		origin:    t.Origin.Server(),
 		responses: map[bareRequest]func() ([]byte, error){},
 		watchers:  map[chan []byte]context.Context{},
 	}
 	var err error
 	if h.client, err = h.origin.Client(); err != nil {
+		return err
+	}
+	events, err := watchPods(context.Background(), t.Source.Server())
+	if err != nil {
 		return err
 	}
 	s := httptest.NewUnstartedServer(h)
@@ -86,8 +86,28 @@ func ServeBare(task []byte, in io.Reader, out io.Writer) error {
 	if err := json.NewEncoder(out).Encode(Address{Name: "bare net/http", Host: s.URL, CA: ca}); err != nil {
 		return err
 	}
-	// Open connections are closed by the end of the process.
-	return h.distribute(bufio.NewReaderSize(in, bareBuffer))
+	// The end of the process closes open connections, and ends the goroutine that reads its input.
+	ended := make(chan error, 2)
+	go func() { ended <- h.distribute(bufio.NewReaderSize(events, bareBuffer)) }()
+	go func() {
+		_, err := io.Copy(io.Discard, in)
+		ended <- err
+	}()
+	return <-ended
+}
+
+// watchPods opens a watch of all pods, from their newest version on.
+func watchPods(ctx context.Context, s *Server) (io.ReadCloser, error) {
+	version, err := newestVersion(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	path := "/api/v1/pods?watch=true&timeoutSeconds=36000&resourceVersion=" + version
+	return s.Get(ctx, client, path, Format{Accept: JSON})
 }
 
 // bareHandler keeps every response of the origin in memory.
@@ -108,23 +128,18 @@ type bareRequest struct {
 	format Format
 }
 
-// distribute reads frames and passes them to the watchers, until the input ends.
-func (h *bareHandler) distribute(in io.Reader) error {
+// distribute reads events, a line each, and passes them to the watchers. It returns when
+// the watch of the source ends.
+func (h *bareHandler) distribute(events *bufio.Reader) error {
 	for {
-		var length uint32
-		if err := binary.Read(in, binary.BigEndian, &length); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		frame := make([]byte, length)
-		if _, err := io.ReadFull(in, frame); err != nil {
-			return err
+		event, err := events.ReadBytes('\n')
+		if err != nil {
+			return fmt.Errorf("watch of the source: %w", err)
 		}
 		h.mu.Lock()
 		for watcher, ctx := range h.watchers {
 			select {
-			case watcher <- frame:
+			case watcher <- event:
 			case <-ctx.Done():
 			}
 		}
@@ -132,7 +147,7 @@ func (h *bareHandler) distribute(in io.Reader) error {
 	}
 }
 
-// ServeHTTP answers with the origin's response, or with frames.
+// ServeHTTP answers with the origin's response, or with events.
 func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") != "" {
 		h.watch(w, r)
@@ -183,27 +198,27 @@ func (h *bareHandler) fetch(q bareRequest) ([]byte, error) {
 	return io.ReadAll(body)
 }
 
-// watch writes frames as they come, and flushes when none is waiting.
+// watch writes events as they come, and flushes when none is waiting.
 func (h *bareHandler) watch(w http.ResponseWriter, r *http.Request) {
-	frames := make(chan []byte, bareBacklog)
+	events := make(chan []byte, bareBacklog)
 	h.mu.Lock()
-	h.watchers[frames] = r.Context()
+	h.watchers[events] = r.Context()
 	h.mu.Unlock()
 	defer func() {
 		h.mu.Lock()
-		delete(h.watchers, frames)
+		delete(h.watchers, events)
 		h.mu.Unlock()
 	}()
 	w.Header().Set("Content-Type", r.Header.Get("Accept"))
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
 	for {
-		if len(frames) == 0 && control.Flush() != nil {
+		if len(events) == 0 && control.Flush() != nil {
 			return
 		}
 		select {
-		case frame := <-frames:
-			if _, err := w.Write(frame); err != nil {
+		case event := <-events:
+			if _, err := w.Write(event); err != nil {
 				return
 			}
 		case <-r.Context().Done():

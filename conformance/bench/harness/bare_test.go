@@ -5,6 +5,9 @@ package harness
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -12,13 +15,15 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
 func TestBare_repeatsTheOriginsResponse(t *testing.T) {
 	var requests atomic.Int64
 	origin := newServer(t, servePods(100, &requests))
-	b, err := StartBare(t.Context(), origin)
+	b, err := StartBare(t.Context(), origin, newServer(t, serveEvents(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,9 +45,31 @@ func TestBare_repeatsTheOriginsResponse(t *testing.T) {
 	}
 }
 
-func TestBare_sendsFramesToWatchers(t *testing.T) {
-	origin := newServer(t, func(http.ResponseWriter, *http.Request) {})
-	b, err := StartBare(t.Context(), origin)
+// serveEvents serves a list with a pod, and watches whose events come from a channel.
+func serveEvents(events <-chan []byte) http.HandlerFunc {
+	var requests atomic.Int64
+	list := servePods(1, &requests)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			list(w, r)
+			return
+		}
+		for control := http.NewResponseController(w); ; {
+			_ = control.Flush()
+			select {
+			case event := <-events:
+				_, _ = w.Write(event)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+func TestBare_sendsTheEventsOfItsSource(t *testing.T) {
+	events := make(chan []byte)
+	source := newServer(t, serveEvents(events))
+	b, err := StartBare(t.Context(), source, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,30 +80,54 @@ func TestBare_sendsFramesToWatchers(t *testing.T) {
 	}
 	defer body.Close()
 	lines := bufio.NewReader(body)
-	for _, frame := range []string{"one\n", "two\n"} {
-		if err := b.SendFrame([]byte(frame)); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := lines.ReadString('\n'); err != nil || got != frame {
+	for _, event := range []string{"one\n", "two\n"} {
+		events <- []byte(event)
+		if got, err := lines.ReadString('\n'); err != nil || got != event {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
 }
 
-// TestWatchers_countWhatABareServerSends joins three load generators: changes are frames
-// of a bare server, and watchers receive them.
-func TestWatchers_countWhatABareServerSends(t *testing.T) {
-	var requests atomic.Int64
-	origin := newServer(t, servePods(1, &requests))
-	b, err := StartBare(t.Context(), origin)
+func TestBare_endsWithTheWatchOfItsSource(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	events := serveEvents(nil)
+	source := newServer(t, func(w http.ResponseWriter, r *http.Request) { events(w, r.WithContext(ctx)) })
+	b, err := StartBare(t.Context(), source, source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	changes, err := FrameChanges(b, 20)
+	cancel()
+	expect.Soon(t, "the end of the bare server", func() bool {
+		body, err := b.Get(t.Context(), newClient(t, &b.Server), "/?watch=true", Format{Accept: JSON})
+		if err == nil {
+			_ = body.Close()
+		}
+		return err != nil
+	})
+}
+
+// TestWatchers_countWhatABareServerSends joins three load generators: changes become events
+// of the source of a bare server, and watchers receive them.
+func TestWatchers_countWhatABareServerSends(t *testing.T) {
+	events := make(chan []byte)
+	source := newServer(t, serveEvents(events))
+	b, err := StartBare(t.Context(), source, source)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer b.Close()
+	pods, err := newChangedPods(20, func(pod *corev1.Pod) ([]byte, error) {
+		object, err := json.Marshal(pod)
+		return append(append([]byte(`{"type":"MODIFIED","object":`), object...), "}\n"...), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := &Changes{pods: pods, writers: 1, write: func(_ context.Context, p *changedPod) error {
+		events <- bytes.Clone(p.stamped())
+		return nil
+	}}
 	const watchers = 6
 	for _, streams := range []int{1, 3} {
 		w, err := StartWatchers(t.Context(), WatchTask{

@@ -118,23 +118,6 @@ func putEtcd(ctx context.Context, client *http.Client, url, key string, value []
 	return err
 }
 
-// FrameChanges returns changes that a bare server sends to its watchers, as an API
-// server writes them.
-func FrameChanges(b *Bare, n int) (*Changes, error) {
-	pods, err := newChangedPods(n, func(pod *corev1.Pod) ([]byte, error) {
-		pod.APIVersion, pod.Kind = "v1", "Pod"
-		pod.ResourceVersion = "1000000"
-		object, err := json.Marshal(pod)
-		return append(append([]byte(`{"type":"MODIFIED","object":`), object...), "}\n"...), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Changes{pods: pods, writers: 1, write: func(_ context.Context, p *changedPod) error {
-		return b.SendFrame(p.stamped())
-	}}, nil
-}
-
 // Run makes n changes, each when it is due at that rate or as soon as a writer is free.
 // It returns how many there were per second.
 func (c *Changes) Run(ctx context.Context, n, rate int) (float64, error) {

@@ -12,7 +12,7 @@ type Servers struct {
 	Kube *Server
 	// Ours is a replica of it.
 	Ours *Replica
-	// Bare repeats the responses of Ours.
+	// Bare repeats the responses of Ours, and sends the events of Kube.
 	Bare *Bare
 }
 
@@ -28,13 +28,14 @@ func StartServers(ctx context.Context, pods int) (*Servers, error) {
 		c.Close()
 		return nil, err
 	}
-	bare, err := StartBare(ctx, &ours.Server)
+	kube := APIServer(c.Cluster)
+	bare, err := StartBare(ctx, &ours.Server, kube)
 	if err != nil {
 		ours.Close()
 		c.Close()
 		return nil, err
 	}
-	return &Servers{Cluster: c, Kube: APIServer(c.Cluster), Ours: ours, Bare: bare}, nil
+	return &Servers{Cluster: c, Kube: kube, Ours: ours, Bare: bare}, nil
 }
 
 // Close ends the servers.
