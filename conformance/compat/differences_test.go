@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -353,4 +355,22 @@ func TestDifference_C21_stoppedIsFreed(t *testing.T) {
 	}, "get <nil>, list 1, version 1, true; get <nil>, list 1, version 1, true",
 		"get <nil>, list 1, version 1, true; get informer has stopped and its objects were freed: see "+
 			"compat.Options.Linger, list 0, version 1, true")
+}
+
+func TestDifference_C22_samePointer(t *testing.T) {
+	differ(t, func(t *testing.T, subject constructor) (got string) {
+		synctest.Test(t, func(t *testing.T) {
+			// Recently decoded values are kept, but not one that takes a quarter of their memory.
+			large := pod("1", "")
+			large.Annotations = map[string]string{"large": strings.Repeat("x", 2<<20)}
+			i := subject.pods(newSource(t, large))
+			synced(t, i)()
+			first, _, err1 := i.GetIndexer().GetByKey("a/1")
+			runtime.GC()
+			second, _, err2 := i.GetIndexer().GetByKey("a/1")
+			got = fmt.Sprintf("same pointer %t, equal %t, %v", first == second, reflect.DeepEqual(first, second),
+				errors.Join(err1, err2))
+		})
+		return got
+	}, "same pointer true, equal true, <nil>", "same pointer false, equal true, <nil>")
 }

@@ -31,7 +31,8 @@ const restartWindow = 5 * time.Minute
 
 func (o *Storage) declare(in config.Section) {
 	in.String(&o.Dir, "storage.dir", "data-dir", "", "the `folder` in which mirrored objects are stored, so that "+
-		"a restarted server can be read at once and need not list them; no other process may use it (default none)")
+		"a restarted server can be read at once and need not list them; only one server at a time can use it "+
+		"(default none)")
 	in.String(&o.KeyFile, "storage.keyFile", "data-key-file", "", "a `file` with keys, 32 bytes in base64 in each "+
 		"line, of which the first encrypts; without it, secrets are not stored")
 	in.String(&o.KeyEnv, "storage.keyVariable", "data-key-env", "",
@@ -39,8 +40,8 @@ func (o *Storage) declare(in config.Section) {
 	in.String(&o.KMS, "storage.kms", "data-kms", "", "the `address` of a KMS v2 plugin that encrypts the keys of "+
 		"secrets, such as unix:///run/kms.sock, instead of --data-key-file")
 	in.Duration(&o.retention, "storage.retention", "data-retention", 24*time.Hour,
-		"how long the files keep the past of the objects at least; 0 keeps what a restart needs, "+
-			"at least five minutes").
+		"how long the files keep the past of the objects at least, unless --data-max-size is reached first; "+
+			"0 keeps what a restart needs, at least five minutes").
 		AtLeast(0, "use 0 to keep no more than a restart needs")
 	in.Int64(&o.maxSize, "storage.maxSizeMiB", "data-max-size", 10<<10,
 		"how many `MiB` the past of the objects may take; the oldest part is removed").
