@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package pages inserts measured values into the pages of a checkout, so that no page has a copy that somebody
-// has to keep right.
+// Package pages inserts measured values, versions and counts into the pages of a checkout, so that no page has a copy
+// that somebody has to keep right.
 //
 // # Results
 //
@@ -34,4 +34,14 @@
 // [Results.Insert] writes into it when and at which commit the values were measured, and whether the measured
 // packages have changed since. It is one sentence for the page, because a mark at each value would make a table
 // unreadable.
+//
+// # Facts
+//
+// A version or a count that a file of the checkout fixes has a marker with the name of the fact:
+//
+//	1.26<!-- @ go -->
+//	v0.37.1<!-- @ client-go -->
+//
+// facts.go says from which file each fact comes. What a measurement was made with is not a fact: it does not
+// change with the checkout.
 package pages

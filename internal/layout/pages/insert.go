@@ -133,10 +133,11 @@ func Marked(path, text string) map[string]bool {
 	return names
 }
 
-// WithoutValues returns a page without its values and its measured block, so that two versions of it are equal
-// if they differ only in these.
+// WithoutValues returns a page without its values, its facts and its measured block, so that two versions of it are
+// equal if they differ only in these.
 func WithoutValues(text string) string {
 	text = marked.ReplaceAllString(text, markerBegin+"$1 -->")
+	text = stated.ReplaceAllString(text, factBegin+"$1 -->")
 	before, rest, hasBlock := strings.Cut(text, measuredBegin)
 	_, after, closed := strings.Cut(rest, measuredEnd)
 	if !hasBlock || !closed {
@@ -154,7 +155,7 @@ func Markers(text string) []string {
 	return expressions
 }
 
-// Update inserts the values into all pages of a checkout, and returns the paths of those that it changed.
+// Update inserts the values and the facts into all pages of a checkout, and returns the paths of those that it changed.
 func Update(checkout string) ([]string, error) {
 	results, err := Read(checkout)
 	if err != nil {
@@ -176,6 +177,9 @@ func Update(checkout string) ([]string, error) {
 			return written, err
 		}
 		inserted, err := results.Insert(path, string(text), func(name string) bool { return changed[name] })
+		if err == nil {
+			inserted, err = InsertFacts(checkout, path, inserted)
+		}
 		if err != nil {
 			return written, err
 		}

@@ -154,6 +154,44 @@ func TestInsert_failsWithoutItsPlaces(t *testing.T) {
 	}
 }
 
+func TestInsertFacts(t *testing.T) {
+	c := checkout(t.TempDir())
+	c.write(t, "go.mod", "module m\n\ngo 1.26.3\n\nrequire (\n\tk8s.io/client-go v0.37.1\n)\n")
+	c.write(t, "deploy/helm/watershed/values.yaml",
+		"config:\n  mirror:\n    resources:\n      - pods\n      - nodes\nx: 1\n")
+	c.write(t, "docs/compat.md", "4206 of 4361 requests equal\n\n4349 of 4361 requests equal with `--pass-through`\n")
+	c.write(t, "docs/servers.md", "<!-- support table: written by make -->\n| Kubernetes |\n| v1.37.1 | pass |\n"+
+		"| v1.34.4 | pass |\n| v1.31.0 | pass |\n<!-- end of the support table -->\n| v1.30.0 | no |\n")
+	page := "Go ?<!-- @ go -->, v0.1<!-- @ client-go -->, 1 of ?<!-- @ chart.resources --> resources\n" +
+		"?<!-- @ compat.equal -->, ?<!-- @ compat.pass-through --> of 4,000<!-- @ compat.sent -->; " +
+		"?<!-- @ kubernetes.tested-oldest --> to ?<!-- @ kubernetes.tested-newest -->\n"
+	want := "Go 1.26<!-- @ go -->, v0.37.1<!-- @ client-go -->, 1 of 2<!-- @ chart.resources --> resources\n" +
+		"4,206<!-- @ compat.equal -->, 4,349<!-- @ compat.pass-through --> of 4,361<!-- @ compat.sent -->; " +
+		"1.31.0<!-- @ kubernetes.tested-oldest --> to 1.37.1<!-- @ kubernetes.tested-newest -->\n"
+	got, err := InsertFacts(string(c), "page.md", page)
+	if err != nil || got != want {
+		t.Errorf("%s, %v", got, err)
+	}
+	if WithoutValues(got) != WithoutValues(page) || WithoutValues(got) == got {
+		t.Errorf("without facts: %s", WithoutValues(got))
+	}
+	for page, want := range map[string]string{
+		"one<!-- @ go -->":                "1 of 1 facts",
+		"1<!-- @ nothing -->":             "facts.go does not have it",
+		"1<!-- @ disk.format -->":         "no such file",
+		"1<!-- @ controller-runtime -->.": "no such file",
+	} {
+		if _, err := InsertFacts(string(c), "page.md", page); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error with %q", page, err, want)
+		}
+	}
+	c.write(t, "go.mod", "module m\n")
+	if _, err := InsertFacts(string(c), "page.md", "1<!-- @ go -->"); err == nil ||
+		!strings.Contains(err.Error(), "go.mod does not have it") {
+		t.Errorf("a file without the fact: %v", err)
+	}
+}
+
 func TestResults_areChecked(t *testing.T) {
 	good := testResults["heap"]
 	if err := good.check(); err != nil {
