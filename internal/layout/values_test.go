@@ -28,6 +28,8 @@ var measuredPages = map[string]bool{
 	"docs/scale.md":              false,
 	"docs/operations/install.md": false,
 	"docs/operations/sizing.md":  false,
+	"docs/operations/storage.md": false,
+	"docs/operations/upgrade.md": false,
 	"docs/performance/README.md": false,
 }
 
