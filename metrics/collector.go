@@ -19,44 +19,45 @@ import (
 // The metrics of informers. Objects is also a metric of a fleet.
 var (
 	objects = Define(Gauge, "watershed_objects", "Objects that are kept.", "cluster", "resource")
-	packed  = Define(Gauge, "watershed_objects_packed", "Objects that are kept packed.", "cluster", "resource")
-	memory  = Define(Gauge, "watershed_memory_bytes",
-		"Memory of an informer, by part: objects, keys, indexes, log, dictionaries or decoded.", "cluster", "resource",
-		"part")
+	packed  = Define(Gauge, "watershed_objects_packed",
+		"Objects that are kept packed (compressed).", "cluster", "resource")
+	memory = Define(Gauge, "watershed_memory_bytes",
+		"Memory of an informer, by part: objects, keys, indexes, log, dictionaries, or decoded for recently decoded "+
+			"objects.", "cluster", "resource", "part")
 
 	informerStaleness = Define(Gauge, "watershed_informer_staleness_seconds",
-		"Time since the copy of an informer ceased to be current, 0 while it is current.", "cluster", "resource")
+		"For how long the copy of an informer has not been current. 0 while it is current.", "cluster", "resource")
 	informerQueued = Define(Gauge, "watershed_informer_queued_changes",
-		"Changes that an informer has received and not stored yet.", "cluster", "resource")
+		"Changes that an informer has received and that wait to be stored.", "cluster", "resource")
 	informerRelists = Define(Counter, "watershed_informer_relists_total",
-		"Complete states that an informer has read, by cause. Causes that have not occurred have no series.", "cluster",
-		"resource", "cause")
+		"Complete lists that an informer has read, by cause. There is no series for a cause that has not occurred.",
+		"cluster", "resource", "cause")
 	informerEvents = Define(Counter, "watershed_informer_events_total",
 		"Watch events that an informer has received, by type: added, updated or deleted.", "cluster", "resource",
 		"type")
 	informerFailures = Define(Counter, "watershed_informer_failures_total",
-		"Failed requests of an informer, by reason. Reasons that have not occurred have no series.", "cluster",
-		"resource", "reason")
+		"Requests of an informer that failed, by reason. There is no series for a reason that has not occurred.",
+		"cluster", "resource", "reason")
 	informerDropped = Define(Counter, "watershed_informer_dropped_objects_total",
-		"Objects that an informer could not read, that had no key or that the transform refused.", "cluster",
-		"resource")
+		"Objects whose new state an informer has left out, because it could not be read, had no key, or was refused "+
+			"by the transform.", "cluster", "resource")
 	informerBad = Define(Counter, "watershed_informer_undecodable_states_total",
-		"States that could not be decoded when a reader needed them.", "cluster", "resource")
+		"States of objects that a reader needed and that could not be decoded.", "cluster", "resource")
 	informerDelay = Define(Histogram, "watershed_informer_event_delay_seconds",
 		"Time from the arrival of the first event of a batch until the batch is stored.", "cluster", "resource")
 
-	handlerLag = Define(Gauge, "watershed_handler_lag_changes", "Changes that a handler has not received yet.",
-		"cluster", "resource", "handler")
+	handlerLag = Define(Gauge, "watershed_handler_lag_changes",
+		"Changes that wait for a handler.", "cluster", "resource", "handler")
 	handlerBusy = Define(Gauge, "watershed_handler_busy_seconds",
-		"Time since a handler received the changes that it is processing, 0 while it waits.", "cluster", "resource",
-		"handler")
-	handlerCalls = Define(Counter, "watershed_handler_calls_total", "Calls of a handler that returned.", "cluster",
-		"resource", "handler")
+		"For how long a handler has been processing the changes that it received last. 0 while it waits.",
+		"cluster", "resource", "handler")
+	handlerCalls = Define(Counter, "watershed_handler_calls_total",
+		"Calls of a handler that have returned.", "cluster", "resource", "handler")
 	handlerPanics = Define(Counter, "watershed_handler_panics_total", "Calls of a handler that panicked.", "cluster",
 		"resource", "handler")
 	handlerExpired = Define(Counter, "watershed_handler_expirations_total",
-		"Times that a handler was so slow that it received differences instead of every change.", "cluster", "resource",
-		"handler")
+		"Times that a handler was too slow for the window, and received the differences to the newest state instead "+
+			"of every change.", "cluster", "resource", "handler")
 )
 
 var informerMetrics = []*Definition{

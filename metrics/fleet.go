@@ -16,65 +16,72 @@ import (
 // The metrics of a fleet. Verbs are those of kube-apiserver's metrics.
 var (
 	clusterState = Define(Gauge, "watershed_cluster_state",
-		"1 for the current state of a cluster: connecting, syncing, live or stale.", "cluster", "state")
+		"1 for the state that a cluster is in: connecting, syncing, live or stale. There is no series for the other "+
+			"states.", "cluster", "state")
 	staleness = Define(Gauge, "watershed_staleness_seconds",
-		"Time since the copy of a cluster ceased to be current, or since the cluster joined if it has not been "+
-			"reached. 0 while the copy is current, and during the first list.", "cluster", "cause")
+		"For how long the copy of a cluster has not been current; for a cluster that was never reached, the time "+
+			"since it joined. 0 while the copy is current, and during the first list.", "cluster", "cause")
 	resourceStale = Define(Gauge, "watershed_resource_staleness_seconds",
-		"Time since the copy of a resource ceased to be current. Only resources that are not current have a series.",
+		"For how long the copy of a resource has not been current. There is no series while it is current.",
 		"cluster", "resource", "cause")
 	problems = Define(Gauge, "watershed_problems",
-		"1 for each reason for concern about a cluster, with the reasons that watershed status prints. Reasons "+
-			"without a problem have no series.", "cluster", "reason")
+		"1 for each problem of a cluster, by the reason that watershed status prints. There is no series without a "+
+			"problem.", "cluster", "reason")
 	resources       = Define(Gauge, "watershed_resources", "Resources of a cluster that are mirrored.", "cluster")
 	resourcesSynced = Define(Gauge, "watershed_resources_synced",
-		"Resources of a cluster that have been read completely.", "cluster")
+		"Mirrored resources of a cluster whose first list is complete.", "cluster")
 	clusterMemory = Define(Gauge, "watershed_cluster_memory_bytes",
-		"Memory of a cluster's copy, by part: objects with their keys and indexes, or history.", "cluster", "part")
+		"Memory of the copy of a cluster, by part: objects (with their keys and indexes) or history.",
+		"cluster", "part")
 	resourceMemory = Define(Gauge, "watershed_resource_memory_bytes",
-		"Memory of a resource in all clusters, by part: objects with their keys and indexes, history, or window.",
+		"Memory of a resource in all clusters, by part: objects (with their keys and indexes), history or window.",
 		"resource", "part")
 	sharedMemory = Define(Gauge, "watershed_shared_memory_bytes",
-		"Memory that all clusters share, by part: dictionaries or decoded.", "part")
+		"Memory that all clusters share, by part: dictionaries, or decoded for recently decoded objects.", "part")
 	relists = Define(Counter, "watershed_relists_total",
-		"Complete states of resources that were read, by cause: begun, expired, went_back, not_found, lost_deletion, "+
-			"incomplete, watch_failed or requested. Causes that have not occurred have no series.", "cluster", "cause")
+		"Complete lists of resources that were read, by cause: begun (the first list), expired, went_back, "+
+			"not_found, lost_deletion, incomplete, watch_failed or requested. There is no series for a cause that "+
+			"has not occurred.", "cluster", "cause")
 	eventsTotal = Define(Counter, "watershed_events_total",
 		"Watch events that were received, by type: added, updated or deleted.", "cluster", "type")
 	eventDelay = Define(Histogram, "watershed_event_delay_seconds",
 		"Time from the arrival of the first watch event of a batch until the batch is stored and readers are notified.",
 		"cluster")
 	failures = Define(Counter, "watershed_failures_total",
-		"Failed lists, watches and checks, by reason. Reasons that have not occurred have no series.", "cluster",
-		"reason")
+		"Lists, watches and checks that failed, by reason. There is no series for a reason that has not occurred.",
+		"cluster", "reason")
 	dropped = Define(Counter, "watershed_dropped_objects_total",
-		"Objects that could not be read, that had no key or that the transform refused.", "cluster")
+		"Objects whose new state is not in the copy, because it could not be read, had no key, or was refused by "+
+			"the transform.", "cluster")
 	restores = Define(Counter, "watershed_restores_total",
-		"Times that a resource of a cluster was found at an older version than before, usually because etcd was "+
-			"restored from a backup.", "cluster")
-	queued = Define(Gauge, "watershed_queued_changes", "Changes that were received and are not stored yet.",
-		"cluster")
+		"Times that a resource of a cluster had an older version than before. Usually etcd was restored from a "+
+			"backup.", "cluster")
+	queued = Define(Gauge, "watershed_queued_changes",
+		"Changes that were received and wait to be stored.", "cluster")
 	limitRefusals = Define(Counter, "watershed_limit_refusals_total",
-		"Objects that were not read because the cluster exceeds a limit.", "cluster")
+		"Objects that were not read, because the cluster has reached a limit.", "cluster")
 	upstreamRequests = Define(Counter, "watershed_upstream_requests_total",
-		"Requests to a cluster to keep its copy current, by verb: GET, with discovery, LIST or WATCH.", "cluster",
-		"verb")
+		"Requests that Watershed has sent to a cluster to keep the copy current, by verb: GET (which includes "+
+			"discovery), LIST or WATCH.", "cluster", "verb")
 	upstreamFailed = Define(Counter, "watershed_upstream_request_failures_total",
-		"Requests among watershed_upstream_requests_total without a response, or with an error.", "cluster")
+		"Requests of watershed_upstream_requests_total that got an error or no response.", "cluster")
 	upstreamBytes = Define(Counter, "watershed_upstream_response_bytes_total",
-		"Bytes of the responses, before decompression.", "cluster", "verb")
+		"Bytes of the responses to watershed_upstream_requests_total, as they were sent, compressed or not.",
+		"cluster", "verb")
 	verifications = Define(Counter, "watershed_verifications_total",
 		"Comparisons of the copy of a resource with its API server, by result: done or failed.", "cluster", "result")
 	divergences = Define(Counter, "watershed_divergences_total",
-		"Objects that a comparison found different, by kind: missing, extra, stale, ahead or wrong.", "cluster", "kind")
+		"Objects that a verification found to differ from the API server, by kind: missing, extra, stale, ahead or "+
+			"wrong.", "cluster", "kind")
 	repairs = Define(Counter, "watershed_repairs_total",
-		"Resources that were listed again because their copy differed.", "cluster")
+		"Resources that were listed again, because a verification had found differences.", "cluster")
 	diverged = Define(Gauge, "watershed_diverged_resources",
-		"Resources whose copy differs from the API server, as far as it is known.", "cluster")
+		"Resources whose copy is known to differ from the API server.", "cluster")
 	undecodable = Define(Counter, "watershed_undecodable_states_total",
-		"States of objects that could not be decoded when a reader needed them.")
+		"States of objects that a reader needed and that could not be decoded.")
 	listsRunning = Define(Gauge, "watershed_lists_running", "Lists that are being read from clusters.")
-	listsWaiting = Define(Gauge, "watershed_lists_waiting", "Lists that wait for their turn.")
+	listsWaiting = Define(Gauge, "watershed_lists_waiting",
+		"Lists that wait for their turn.")
 )
 
 var fleetMetrics = []*Definition{

@@ -56,8 +56,8 @@ func TestFleetCollector(t *testing.T) {
 	registry.MustRegister(metrics.NewFleetCollector(f))
 	first := s.Cluster(0).Name()
 	var want strings.Builder
-	fmt.Fprint(&want, "# HELP watershed_cluster_state 1 for the current state of a cluster: connecting, syncing, "+
-		"live or stale.\n# TYPE watershed_cluster_state gauge\n")
+	fmt.Fprint(&want, "# HELP watershed_cluster_state 1 for the state that a cluster is in: connecting, syncing, live "+
+		"or stale. There is no series for the other states.\n# TYPE watershed_cluster_state gauge\n")
 	fmt.Fprint(&want, "watershed_cluster_state{cluster=\"closed\",state=\"connecting\"} 1\n")
 	for i := range clusters {
 		fmt.Fprintf(&want, "watershed_cluster_state{cluster=%q,state=\"live\"} 1\n", s.Cluster(i).Name())

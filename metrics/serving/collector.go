@@ -31,31 +31,32 @@ import (
 // The metrics of a replica.
 var (
 	requests = metrics.Define(metrics.Counter, "watershed_requests_total",
-		"Requests that were answered, with the labels of apiserver_request_total. A resource that no cluster has is "+
-			"\"other\". A watch is counted when it ends.",
+		"Requests that were answered, with the labels of apiserver_request_total. The resource is \"other\" if no "+
+			"cluster has it. A watch is counted when it ends.",
 		"verb", "group", "version", "resource", "subresource", "scope", "code")
 	durations = metrics.Define(metrics.Histogram, "watershed_request_duration_seconds",
-		"Time until requests were answered, without watches and connections that stay open.", "verb", "scope")
+		"Time until a request was answered. Watches and other connections that stay open are not counted.",
+		"verb", "scope")
 	bytes = metrics.Define(metrics.Counter, "watershed_response_bytes_total",
 		"Bytes of responses by verb: GET, LIST, WATCH or OTHER.", "verb")
 	saved = metrics.Define(metrics.Counter, "watershed_upstream_requests_saved_total",
-		"Requests that were answered from the copy, and that clients would otherwise have sent to a cluster. The "+
-			"cluster is empty for requests below /fleet, each of which saves one for every cluster.",
-		"cluster", "verb")
+		"Requests that the copy has answered instead of a cluster. The cluster is empty for requests below /fleet, "+
+			"each of which would otherwise be one request to every cluster.", "cluster", "verb")
 	passed = metrics.Define(metrics.Counter, "watershed_passed_requests_total",
-		"Requests that the cluster has answered: consistent reads, and those that were passed on.", "cluster")
+		"Requests that were sent on to the cluster, which has answered them: consistent reads, and requests that "+
+			"the copy cannot answer.", "cluster")
 	watchers = metrics.Define(metrics.Gauge, "watershed_watchers",
-		"Watches of clients that are open. The cluster is empty for those below /fleet.", "cluster")
+		"Open watches of clients. The cluster is empty for watches below /fleet.", "cluster")
 	open = metrics.Define(metrics.Gauge, "watershed_open_responses",
 		"Responses that are being written, watches included.")
 	blocked = metrics.Define(metrics.Gauge, "watershed_blocked_responses",
-		"Responses that have waited for their client for more than a second.")
+		"Responses whose client has read nothing for more than a second.")
 	blockedFor = metrics.Define(metrics.Gauge, "watershed_blocked_response_seconds",
-		"Longest time that a response has waited for its client.")
+		"Time since the slowest client has read anything of its response.")
 	cut = metrics.Define(metrics.Counter, "watershed_clients_cut_total",
-		"Clients that were cut off because they did not read their response.")
+		"Connections that were ended because the client did not read its response.")
 	expired = metrics.Define(metrics.Counter, "watershed_watches_expired_total",
-		"Watches that ended because the changes that their client needed next had left the history.")
+		"Watches that were ended because the history no longer had the next changes for the client.")
 )
 
 var all = []*metrics.Definition{

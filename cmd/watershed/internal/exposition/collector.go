@@ -16,60 +16,62 @@ import (
 
 // The metrics of the program, besides those of the fleet and the replica.
 var (
-	build = metrics.Define(metrics.Gauge, "watershed_build_info", "1, with the version of the program.",
-		"version")
+	build = metrics.Define(metrics.Gauge, "watershed_build_info",
+		"Always 1. The label has the version of the program.", "version")
 	serverProblems = metrics.Define(metrics.Gauge, "watershed_server_problems",
-		"1 for each reason for concern about the server itself: ConfigurationRejected, SourceUnreadable or "+
-			"HomeMissing. Reasons without a problem have no series.", "reason")
+		"1 for each problem of the server itself, by reason: ConfigurationRejected, SourceUnreadable or "+
+			"HomeMissing. There is no series without a problem.", "reason")
 	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total",
 		"Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
 	authorizations = metrics.Define(metrics.Counter, "watershed_authorizations_total",
-		"Authenticated requests by decision: allowed, denied (403), limited (429) or error. Requests that are passed "+
-			"on are decided by their cluster, and are not counted.", "decision")
+		"Authenticated requests by decision: allowed, denied (403), limited (429) or error. Requests that are "+
+			"passed on are not counted, because their cluster decides.", "decision")
 	tokenChecks = metrics.Define(metrics.Counter, "watershed_token_checks_total",
-		"Bearer tokens by how they were checked: cached, reviewed or limited.", "result")
+		"Bearer tokens that callers have sent, by check: cached, reviewed by the cluster, or limited (429).", "result")
 	reviews = metrics.Define(metrics.Counter, "watershed_access_reviews_total",
-		"Decisions that clusters had to make: cached, shared with another request, reviewed, failed, or refused "+
-			"because too many waited.", "result")
+		"Access decisions that a cluster has to make, by result: cached, shared with another request, reviewed, "+
+			"failed, or refused because too many reviews waited.", "result")
 	reviewBytes = metrics.Define(metrics.Gauge, "watershed_access_review_cache_bytes",
-		"Size of the decisions that are cached.")
+		"Memory of the cached access decisions.")
 	localDecisions = metrics.Define(metrics.Counter, "watershed_local_rbac_decisions_total",
-		"Decisions of clusters whose RBAC is evaluated here: local, or reviewed by the cluster.", "result")
+		"Access decisions for clusters of --local-rbac, by result: local, or reviewed by the cluster.", "result")
 	disagreements = metrics.Define(metrics.Counter, "watershed_local_rbac_disagreements_total",
-		"Local decisions that the cluster has contradicted.")
+		"Decisions of --local-rbac that the cluster has contradicted.")
 	inFlight = metrics.Define(metrics.Gauge, "watershed_inflight_units",
-		"Units of work of the requests that are being answered.")
-	waiting         = metrics.Define(metrics.Gauge, "watershed_waiting_requests", "Requests that wait for their turn.")
+		"Cost of the requests that are being answered, in units of work.")
+	waiting = metrics.Define(metrics.Gauge, "watershed_waiting_requests",
+		"Requests that wait until others are answered.")
 	admittedWatches = metrics.Define(metrics.Gauge, "watershed_admitted_watches",
-		"Watches that are open or wait, of all users.")
-	activeUsers = metrics.Define(metrics.Gauge, "watershed_active_users", "Users with a request or a watch.")
-	rejected    = metrics.Define(metrics.Counter, "watershed_rejected_requests_total",
-		"Requests that were answered with 429 to bound the work: full (too many waited), late (waited too long), "+
-			"canceled, or watches (too many).", "reason")
+		"Watches of all users that are open, or wait to be opened.")
+	activeUsers = metrics.Define(metrics.Gauge, "watershed_active_users",
+		"Users that have a request in progress or a watch.")
+	rejected = metrics.Define(metrics.Counter, "watershed_rejected_requests_total",
+		"Requests that were refused with 429 because the server was busy, by reason: full (too many waited), late "+
+			"(it waited too long), canceled (by the client) or watches (too many).", "reason")
 	auditEvents = metrics.Define(metrics.Counter, "watershed_audit_events_total",
 		"Audit events: written, or dropped because the queue was full or the disk failed.", "result")
 	memoryLimit = metrics.Define(metrics.Gauge, "watershed_memory_limit_bytes",
-		"The memory that the process may use. Without a limit there is no series.")
+		"Memory that the process may use. There is no series without a limit.")
 	memoryUsed = metrics.Define(metrics.Gauge, "watershed_memory_used_bytes",
-		"The memory that counts against the limit: the live heap, and what else the process needs.")
+		"Memory that counts against the limit: the live heap, and other memory that the process needs.")
 	memoryPressure = metrics.Define(metrics.Gauge, "watershed_memory_pressure",
-		"What the limit has made the process do: 0 nothing, 1 smaller caches, 2 shorter history, 3 no further "+
-			"resources, 4 no further objects.")
+		"What the process gives up because of the memory limit: 0 nothing, 1 most of the caches, 2 also most of the "+
+			"history, 3 also further resources, 4 also further objects.")
 	spansDropped = metrics.Define(metrics.Counter, "watershed_trace_spans_dropped_total",
-		"Spans that were dropped because the collector did not take them. Without tracing there is no series.")
+		"Spans that were dropped, because the collector did not accept them. There is no series without tracing.")
 	storedChanges = metrics.Define(metrics.Counter, "watershed_storage_changes_total",
-		"Changes of objects that were written to files. Without --data-dir there are no series of storage.")
+		"Changes of objects that were written to files. Without --data-dir there is no series of storage.")
 	storedBytes = metrics.Define(metrics.Counter, "watershed_storage_written_bytes_total",
 		"Bytes that were written to files.")
 	storageQueued = metrics.Define(metrics.Gauge, "watershed_storage_queued_bytes",
-		"Size of the changes that wait to be written.")
+		"Bytes of changes that wait to be written to files.")
 	storageErrors = metrics.Define(metrics.Counter, "watershed_storage_errors_total",
-		"Operations on files that failed.")
+		"Failed operations on files.")
 	storageDropped = metrics.Define(metrics.Counter, "watershed_storage_dropped_total",
-		"How often the waiting changes of a resource were dropped, because the disk failed or was too slow. A "+
-			"complete state is written instead.")
+		"Times that the waiting changes of a resource were dropped, because the disk failed or was too slow. The "+
+			"complete state is written instead, later.")
 	storageBehind = metrics.Define(metrics.Gauge, "watershed_storage_behind_resources",
-		"Resources whose files need a complete state before they are current again.")
+		"Resources whose files are behind until their complete state is written.")
 	auditPending = metrics.Define(metrics.Gauge, "watershed_audit_pending_events",
 		"Audit events that wait to be written.")
 )
