@@ -200,7 +200,7 @@ func checkRestricted(t *testing.T, d *appsv1.Deployment) {
 	}
 }
 
-// TestChart_auditLog checks that the state folder has room for all files of an audit log: the pod
+// TestChart_auditLog checks that the state directory has room for all files of an audit log: the pod
 // would be evicted otherwise.
 func TestChart_auditLog(t *testing.T) {
 	needsDeploy(t, "short", "full")
@@ -214,7 +214,7 @@ func TestChart_auditLog(t *testing.T) {
 		volumes := deploymentOf(t, c.render(t, "--set", set)).Spec.Template.Spec.Volumes
 		i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == "state" })
 		if got := volumes[i].EmptyDir.SizeLimit; got.Cmp(resource.MustParse(want)) != 0 {
-			t.Errorf("%s: the state folder has %s, want %s", set, got, want)
+			t.Errorf("%s: the state directory has %s, want %s", set, got, want)
 		}
 	}
 }

@@ -35,7 +35,7 @@ import (
 )
 
 // podScript runs the program as a pod would: with its own, read-only root folder, in which only
-// the state folder can be written, and as the user of the security context.
+// the state directory can be written, and as the user of the security context.
 const podScript = `set -e
 root=$1 state=$2 user=$3; shift 3
 mount --bind "$root" "$root"

@@ -22,7 +22,7 @@ func TestDisk(t *testing.T) {
 		out, _ = command(t.Context(), "disk", "--data-dir", dir)
 		return strings.Contains(out, "eu ")
 	})
-	if !strings.Contains(out, "A process uses the folder") {
+	if !strings.Contains(out, "A process uses the directory") {
 		t.Errorf("while the server runs:\n%s", out)
 	}
 	if _, err := command(t.Context(), "disk", "remove", "--data-dir", dir, "eu"); err == nil ||

@@ -106,7 +106,7 @@ func (k *keyCase) expect(t *testing.T, c *configured, i int) {
 }
 
 // TestKeys_thatNeedARestart changes all of them in a running server: one log line names them,
-// and the state folder has them.
+// and the state directory has them.
 func TestKeys_thatNeedARestart(t *testing.T) {
 	kubeconfig := commandtest.WriteKubeconfig(t, map[string]string{"a": ""})
 	c := launch(t, map[string]any{"sources.kubeconfig": kubeconfig})
@@ -141,7 +141,7 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 		!strings.Contains(log, `keys="`+strings.Join(want, ", ")+`"`) {
 		t.Errorf("the log does not name %v once:\n%s", want, log)
 	}
-	expect.Soon(t, "the state folder has the keys", func() bool {
+	expect.Soon(t, "the state directory has the keys", func() bool {
 		v, err := c.state.Server()
 		return err == nil && slices.Equal(v.Configuration.Restart, want)
 	})

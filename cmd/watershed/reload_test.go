@@ -149,7 +149,7 @@ func TestReload_refusesErrors(t *testing.T) {
 	v, err := c.state.Server()
 	expect.NoError(t, err)
 	if len(v.Configuration.Errors) != 1 || !strings.HasPrefix(v.Configuration.Errors[0], c.path+":") {
-		t.Errorf("the state folder has %q", v.Configuration.Errors)
+		t.Errorf("the state directory has %q", v.Configuration.Errors)
 	}
 	// A source that cannot be opened changes nothing either.
 	c.change(map[string]any{"sources.contexts": []string{"none"}, "mirror.resources": []string{"namespaces"}})
@@ -161,7 +161,7 @@ func TestReload_refusesErrors(t *testing.T) {
 	}
 	c.change(map[string]any{"sources.contexts": []string{"us"}})
 	expect.Soon(t, "the good file takes effect", func() bool { return c.names() == "us" })
-	expect.Soon(t, "the state folder has it", func() bool {
+	expect.Soon(t, "the state directory has it", func() bool {
 		v, err := c.state.Server()
 		return err == nil && slices.Equal(v.Contexts, []string{"us"}) && len(v.Configuration.Errors) == 0
 	})

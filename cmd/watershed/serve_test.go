@@ -37,7 +37,7 @@ const contextPrefix = "watershed-"
 // output is a log that a test reads while it is written.
 type output struct{ expect.Output }
 
-// knowsClusters reports whether the server of a state folder has read its kubeconfig.
+// knowsClusters reports whether the server of a state directory has read its kubeconfig.
 func knowsClusters(t *testing.T, s *state.Dir) bool {
 	t.Helper()
 	text, err := command(t.Context(), "kubeconfig", "--state-dir", s.Path)

@@ -57,7 +57,7 @@ func NewFolder(path string, opts *FolderOptions) *Folder {
 }
 
 // String returns a short name of the directory for log lines and errors.
-func (f *Folder) String() string { return "folder " + f.path }
+func (f *Folder) String() string { return "directory " + f.path }
 
 // Err returns why the clusters cannot be read at present, nil if they can be.
 func (f *Folder) Err() error { return f.poller.last.Err() }
@@ -65,7 +65,7 @@ func (f *Folder) Err() error { return f.poller.last.Err() }
 // Follow reports the files. See [fleet.Directory].
 func (f *Folder) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	if f.path == "" {
-		return errors.New("folder of kubeconfigs: no path")
+		return errors.New("directory of kubeconfigs: no path")
 	}
 	v := folderView{folder: f, poller: f.poller, notifier: notifier{notify: notify}, files: map[string]*folderFile{}}
 	v.poller.run(ctx, v.check)
@@ -140,14 +140,14 @@ func (v *folderView) entries() []fleet.Entry {
 		}
 		if err := fleet.ValidateName(e.Name); err != nil {
 			if v.clashes.add(name) {
-				v.poller.logger.Warn("file left out: rename it", "folder", v.folder.path, "file", name, "err", err)
+				v.poller.logger.Warn("file left out: rename it", "directory", v.folder.path, "file", name, "err", err)
 			}
 			continue
 		}
 		if first, ok := used[e.Name]; ok {
 			if v.clashes.add(name) {
-				v.poller.logger.Warn("file left out: another file has the same cluster name", "folder", v.folder.path,
-					"file", name, "used", first)
+				v.poller.logger.Warn("file left out: another file has the same cluster name",
+					"directory", v.folder.path, "file", name, "used", first)
 			}
 			continue
 		}
@@ -161,7 +161,7 @@ func (v *folderView) entries() []fleet.Entry {
 func (f *Folder) list() ([]string, error) {
 	all, err := os.ReadDir(f.path)
 	if err != nil {
-		return nil, fmt.Errorf("folder of kubeconfigs: %w", err)
+		return nil, fmt.Errorf("directory of kubeconfigs: %w", err)
 	}
 	var names []string
 	for _, d := range all {

@@ -102,7 +102,7 @@ func TestStatus_problems(t *testing.T) {
 		},
 		"concerns": {
 			Status{
-				State: Live, Joined: noon, Shadowed: []string{"folder /a"}, Removals: []Removal{
+				State: Live, Joined: noon, Shadowed: []string{"directory /a"}, Removals: []Removal{
 					{Resource: schema.GroupResource{Group: "x.io", Resource: "wells"}, At: noon},
 				},
 				Interruptions: flappingLimit, Interrupted: noon, Probe: Probe{
@@ -113,7 +113,7 @@ func TestStatus_problems(t *testing.T) {
 				JSON:        []schema.GroupResource{{Resource: "pods"}}, Unstored: errors.New("no UID"),
 			},
 			[]Problem{
-				{Reason: "NameTaken", Message: "another cluster of this name is left out; it is in folder /a"},
+				{Reason: "NameTaken", Message: "another cluster of this name is left out; it is in directory /a"},
 				{
 					Reason:  "NameTaken",
 					Since:   noon,

@@ -15,7 +15,7 @@
 //     Connect. Each member decides whether that identity may read there; only names that
 //     the operator allows cross to other members (see [Crossing]).
 //   - The owner is the person that runs the server on their own machine: a caller with the
-//     token in the state folder. Each cluster is asked about the credentials in the
+//     token in the state directory. Each cluster is asked about the credentials in the
 //     owner's kubeconfig. There is an owner only if the server listens on a loopback
 //     address.
 //   - The right of a watch is checked again while it runs, and the watch ends when the right

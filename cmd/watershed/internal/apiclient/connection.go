@@ -189,7 +189,7 @@ func (c *Connection) refused(resp *http.Response) error {
 		return fmt.Errorf("%s: %w of context %q; name a context of its home cluster with --context; client "+
 			"certificates are not accepted", where, errRefused, c.credentials)
 	case resp.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%s: %w of the state folder", where, errRefused)
+		return fmt.Errorf("%s: %w of the state directory", where, errRefused)
 	case resp.StatusCode == http.StatusForbidden:
 		return fmt.Errorf("%s: no cluster allows context %q to use its API", where, c.credentials)
 	}

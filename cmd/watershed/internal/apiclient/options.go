@@ -59,9 +59,9 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	o.stateDir = flags.Lookup("state-dir")
 	flags.StringVar(&o.Server, "server", "", "the `URL` of a server elsewhere (default the server of --context, else "+
-		"the server of this machine, from the state folder)")
+		"the server of this machine, from the state directory)")
 	flags.StringVar(&o.authority, "certificate-authority", "", "a `file` with the certificates that verify the "+
-		"server (default the certificates of the context or of the state folder, and with --server those of the "+
+		"server (default the certificates of the context or of the state directory, and with --server those of the "+
 		"system)")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "the `file` with your contexts (default the files in KUBECONFIG, "+
 		"else ~/.kube/config)")
@@ -153,7 +153,8 @@ func (o *Options) refuseStateDir(with string) error {
 	if o.stateDir == nil || !o.stateDir.Changed {
 		return nil // a value of the environment variable is the default of the flag
 	}
-	return fmt.Errorf("--state-dir has no effect with %s: the state folder belongs to the server of this machine", with)
+	return fmt.Errorf("--state-dir has no effect with %s: the state directory belongs to the server of this machine",
+		with)
 }
 
 // fleetAddress returns the address of a context's server without the path of its fleet. It returns

@@ -4,7 +4,7 @@
 // Package apiclient finds a server and the credentials for it, and sends requests to it.
 //
 // [Options] are the flags that select a server. A [Target] is a server: the server of this machine, which
-// the state folder names, or a server at an address. A [Connection] is a target with credentials.
+// the state directory names, or a server at an address. A [Connection] is a target with credentials.
 package apiclient
 
 import (
@@ -60,7 +60,7 @@ type Target struct {
 	config *rest.Config
 }
 
-// LocalTarget returns the server that uses a state folder. Its authority is that of the
+// LocalTarget returns the server that uses a state directory. Its authority is that of the
 // folder unless a file is given.
 func LocalTarget(s state.Dir, authorityFile string) (*Target, error) {
 	if err := s.Find(); err != nil {

@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Package commandtest has what tests of several commands need: runs of a command in this process, a
-// small server with a state folder, and kubeconfigs.
+// small server with a state directory, and kubeconfigs.
 package commandtest
 
 import (
@@ -165,7 +165,7 @@ func WriteUserConfig(t *testing.T) (path string) {
 	return path
 }
 
-// OpenAuthority opens a state folder and its authority.
+// OpenAuthority opens a state directory and its authority.
 func OpenAuthority(t *testing.T, s *state.Dir) (ca *serving.Authority, created bool) {
 	t.Helper()
 	if err := s.Open(); err != nil {
@@ -220,7 +220,7 @@ func BeginAs(
 	}
 }
 
-// OwnerToken returns the owner's token of a state folder, and creates it if necessary.
+// OwnerToken returns the owner's token of a state directory, and creates it if necessary.
 func OwnerToken(t *testing.T, s *state.Dir) string {
 	t.Helper()
 	err := s.Open()

@@ -53,7 +53,7 @@ func TestCluster_withoutConnection(t *testing.T) {
 		"name": {
 			fleet.Entry{
 				Config:   &rest.Config{Host: "https://127.0.0.1:1"},
-				Shadowed: []string{"folder /b"},
+				Shadowed: []string{"directory /b"},
 			}, "name", "NameTaken",
 		},
 	} {

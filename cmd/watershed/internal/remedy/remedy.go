@@ -90,7 +90,7 @@ var texts = map[string]string{
 	fleet.Flapping: "look for restarts of the API server, and for a proxy with an idle timeout below 2 minutes: " +
 		"{kubectl} get --raw /metrics | grep ^process_start_time_seconds",
 	fleet.NameTaken: "give each cluster a name of its own: " +
-		"{config} rename-context {contextName} NAME, or rename the file in the folder",
+		"{config} rename-context {contextName} NAME, or rename the file in the directory",
 	fleet.Diverged: "list the resources again: {program} verify --cluster {cluster} --repair; " +
 		"and report how it came about",
 	ReviewsForbidden: "to let other users in, grant the rights as an administrator: " +
@@ -105,7 +105,7 @@ var texts = map[string]string{
 		"until then resources with new fields are read as JSON, which takes more memory",
 	ConfigurationRejected: "correct the file, which is read again within seconds; to test it: " +
 		"{program} config check FILE",
-	SourceUnreadable: "make the file, folder or hub readable; " +
+	SourceUnreadable: "make the file, directory or hub readable; " +
 		"it is read again within seconds, and its clusters stay until then; to test it: {program} check",
 	HomeMissing: "give serve --home the name of a cluster, see {program} status, " +
 		"or add a cluster of that name to the sources",

@@ -26,7 +26,7 @@ type Listening struct {
 func (o *Listening) declare(in config.Section) {
 	in.String(&o.CertFile, "tls.certFile", "tls-cert-file", "", "a `file` with the server's certificate and those "+
 		"of its issuers, in PEM; changes of its content take effect within seconds (default: a certificate of the "+
-		"authority in the state folder)")
+		"authority in the state directory)")
 	in.String(&o.keyFile, "tls.keyFile", "tls-key-file", "", "a `file` with the key of --tls-cert-file, in PEM")
 	in.Strings(&o.hosts, "tls.hosts", "tls-san", nil, "host `names` and addresses of this server for the "+
 		"certificate of its own authority (default: the address it listens on, or those of this machine)")

@@ -43,7 +43,7 @@ func (o *Sources) declare(in config.Section) {
 	in.Repeated(&o.contexts, "sources.contexts", "context",
 		"a `context` to mirror; may be repeated (default every context)").Reloads()
 	in.Repeated(&o.Folders, "sources.folders", "kubeconfig-dir",
-		"a `folder` of kubeconfig files to mirror, one cluster for each file; may be repeated").Reloads()
+		"a `directory` of kubeconfig files to mirror, one cluster for each file; may be repeated").Reloads()
 	in.String(&o.InCluster, "sources.inCluster", "in-cluster", "",
 		"mirror the cluster that serve runs in, under this `name`; needs a pod with a service account").
 		Bare(defaultInCluster).Reloads()
@@ -117,10 +117,10 @@ func (o *Sources) Open(logger *slog.Logger) (*OpenedSources, error) {
 	}
 	for _, path := range o.Folders {
 		if _, err := os.ReadDir(path); err != nil {
-			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a folder that exists, or a single file "+
+			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a directory that exists, or a single file "+
 				"with --kubeconfig", err)
 		}
-		s.add("folder "+path, directory.NewFolder(path, &directory.FolderOptions{Logger: logger}))
+		s.add("directory "+path, directory.NewFolder(path, &directory.FolderOptions{Logger: logger}))
 	}
 	if o.InCluster != "" {
 		if err := o.checkInCluster(); err != nil {

@@ -27,9 +27,9 @@ func TestSources(t *testing.T) {
 		{nil, "kubeconfig " + config},
 		{[]string{"--kubeconfig", hub}, "kubeconfig " + hub},
 		{[]string{"--context", "a"}, "kubeconfig " + config},
-		{[]string{"--kubeconfig-dir", one}, "folder " + one},
-		{[]string{"--kubeconfig-dir", one, "--kubeconfig-dir", two}, "folder " + one + ", folder " + two},
-		{[]string{"--kubeconfig-dir", one, "--context", "a"}, "kubeconfig " + config + ", folder " + one},
+		{[]string{"--kubeconfig-dir", one}, "directory " + one},
+		{[]string{"--kubeconfig-dir", one, "--kubeconfig-dir", two}, "directory " + one + ", directory " + two},
+		{[]string{"--kubeconfig-dir", one, "--context", "a"}, "kubeconfig " + config + ", directory " + one},
 		{[]string{"--in-cluster"}, "in-cluster in-cluster"},
 		{[]string{"--in-cluster=prod"}, "in-cluster prod"},
 		{append([]string{"--cluster-api"}, fromHub...), "Cluster API on hub"},
@@ -39,7 +39,7 @@ func TestSources(t *testing.T) {
 		{
 			append([]string{"--cluster-profiles", "--cluster-profile-consumer", "me", "--cluster-api", "--in-cluster",
 				"--kubeconfig-dir", one, "--kubeconfig", config}, fromHub...),
-			"kubeconfig " + config + ", folder " + one + ", in-cluster in-cluster, Cluster API on hub, " +
+			"kubeconfig " + config + ", directory " + one + ", in-cluster in-cluster, Cluster API on hub, " +
 				"ClusterProfiles on hub",
 		},
 	} {
@@ -69,7 +69,7 @@ func TestSources_clusters(t *testing.T) {
 	if token := got["b"].Config.BearerToken; token != "secret of b" {
 		t.Errorf("cluster b has the token %q of the folder, want that of the context", token)
 	}
-	for _, want := range []string{"cluster left out", "cluster=b", "source=\"folder " + dir,
+	for _, want := range []string{"cluster left out", "cluster=b", "source=\"directory " + dir,
 		"used=\"kubeconfig " + config} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in the log:\n%s", want, log)

@@ -17,7 +17,7 @@ import (
 // StartErrors returns the errors with which serve would end at its start: addresses,
 // certificates, keys, and files that cannot be written. The caller checks the sources of clusters.
 // StartErrors leaves nothing behind. It does not check addresses while a server runs with the
-// state folder, because that server listens on them.
+// state directory, because that server listens on them.
 func (o *Settings) StartErrors(ctx context.Context) error {
 	discard := slog.New(slog.DiscardHandler)
 	if err := o.State.Find(); err != nil {
@@ -101,7 +101,7 @@ func creatable(dir string) error {
 		case err != nil:
 			return err
 		case !is.IsDir():
-			return fmt.Errorf("%s is not a folder", dir)
+			return fmt.Errorf("%s is not a directory", dir)
 		}
 		return tryFile(dir)
 	}

@@ -30,7 +30,7 @@ type Storage struct {
 const restartWindow = 5 * time.Minute
 
 func (o *Storage) declare(in config.Section) {
-	in.String(&o.Dir, "storage.dir", "data-dir", "", "the `folder` in which mirrored objects are stored, so that "+
+	in.String(&o.Dir, "storage.dir", "data-dir", "", "the `directory` in which mirrored objects are stored, so that "+
 		"a restarted server can be read at once and need not list them; only one server at a time can use it "+
 		"(default none)")
 	in.String(&o.KeyFile, "storage.keyFile", "data-key-file", "", "a `file` with keys, 32 bytes in base64 in each "+

@@ -54,7 +54,7 @@ func owner(f *os.File) string {
 	return fmt.Sprintf(" (pid %d)", pid)
 }
 
-// Locked reports whether a server runs with the state folder.
+// Locked reports whether a server runs with the state directory.
 func (s *Dir) Locked() bool {
 	f, err := os.OpenFile(filepath.Join(s.Path, "lock"), os.O_RDWR, 0)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package state is the state folder of watershed serve: the authority that clients trust, the token
+// Package state is the state directory of watershed serve: the authority that clients trust, the token
 // of the owner, and what the running server tells other commands. A server locks the folder.
 package state
 
@@ -26,7 +26,7 @@ type Dir struct {
 }
 
 // Usage is the help text of the flag that names the folder.
-const Usage = "the `folder` with certificates and the address of the one server that uses it (default " +
+const Usage = "the `directory` with certificates and the address of the one server that uses it (default " +
 	"$XDG_STATE_HOME/watershed, else ~/.local/state/watershed)"
 
 // variable is the environment variable of the flag that names the folder.
@@ -58,7 +58,7 @@ func (s *Dir) Find() error {
 	if !filepath.IsAbs(base) {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return fmt.Errorf("state: %w: name a folder with --state-dir", err)
+			return fmt.Errorf("state: %w: name a directory with --state-dir", err)
 		}
 		base = filepath.Join(home, ".local", "state")
 	}
@@ -84,7 +84,7 @@ type Server struct {
 	// Configuration is nil if the server has no configuration file.
 	Configuration *Configuration `json:"configuration,omitempty"`
 	// OtherAuthority is true if the server's certificate is from files, and not from the
-	// authority of the state folder.
+	// authority of the state directory.
 	OtherAuthority bool `json:"otherAuthority,omitempty"`
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package statefile writes the files of the state folder in one step, so that a reader in
+// Package statefile writes the files of the state directory in one step, so that a reader in
 // another process sees the old content or the new one, never a part. Other users cannot
 // read the files.
 package statefile

@@ -39,7 +39,7 @@ Copyright The Watershed Authors
 {{- toYaml $config -}}
 {{- end -}}
 
-{{- /* stateMiB is the size of the state folder if it is not a claim: 64 MiB, and the files of the audit log. Its defaults are those of serve. */ -}}
+{{- /* stateMiB is the size of the state directory if it is not a claim: 64 MiB, and the files of the audit log. Its defaults are those of serve. */ -}}
 {{- define "watershed.stateMiB" -}}
 {{- $audit := default dict .Values.config.audit -}}
 {{- $size := 64 -}}

@@ -16,7 +16,7 @@ Copyright The Watershed Authors
 {{- fail "replicas: with more than one replica, clients need one certificate for all: set tls.secretName or enable tls.certManager" -}}
 {{- end -}}
 {{- if and (gt (int .Values.replicas) 1) .Values.state.persistence.enabled -}}
-{{- fail "state.persistence: only one server can use a state folder: use one replica, or disable state.persistence" -}}
+{{- fail "state.persistence: only one server can use a state directory: use one replica, or disable state.persistence" -}}
 {{- end -}}
 {{- if and .Values.state.persistence.objects (not .Values.state.persistence.enabled) -}}
 {{- fail "state.persistence.objects: objects are stored in the claim: enable state.persistence" -}}

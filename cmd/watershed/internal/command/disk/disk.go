@@ -25,18 +25,18 @@ import (
 
 // long and example are the help text of disk.
 const (
-	long = `Disk reads and checks the files of mirrored objects in the folder of --data-dir, and shows
+	long = `Disk reads and checks the files of mirrored objects in the directory of --data-dir, and shows
 what they have of each cluster: how many resources and objects, since when the changes are
 kept, and the size. It changes nothing. With --resources it shows a line for each resource.
 
-Everything is read, so large folders take some time. A server that uses the folder is not
+Everything is read, so large directories take some time. A server that uses the directory is not
 disturbed, but files that it writes meanwhile may be shown as damaged.
 
 The exit code is 1 if a file is damaged. Nothing has to be repaired: a server lists the
 resources again whose files it cannot use. A damaged index is only a note: nothing is lost, but
 reads of the past of one object take longer.
 
-disk remove removes the files of clusters. No server may use the folder then.`
+disk remove removes the files of clusters. No server may use the directory then.`
 	example = `  watershed disk --data-dir /var/lib/watershed
   watershed disk --data-dir /var/lib/watershed --resources
   watershed disk remove --data-dir /var/lib/watershed old-cluster`
@@ -59,7 +59,7 @@ func NewCommand() *cobra.Command {
 			return o.show(cmd.Context(), cmd.OutOrStdout(), resources)
 		},
 	}
-	declare(cmd.PersistentFlags(), &o.Dir, "data-dir", "the `folder`")
+	declare(cmd.PersistentFlags(), &o.Dir, "data-dir", "the `directory`")
 	declare(cmd.Flags(), &o.KeyFile, "data-key-file", "a `file` with keys, to check encrypted objects too")
 	declare(cmd.Flags(), &o.KeyEnv, "data-key-env", "the `name` of an environment variable with keys")
 	declare(cmd.Flags(), &o.KMS, "data-kms", "the `address` of a KMS v2 plugin")
@@ -82,16 +82,16 @@ func declare(flags *pflag.FlagSet, p *string, flag, usage string) {
 	flags.Lookup(flag).DefValue = "" // help names the variable and not its value
 }
 
-// errNoFolder is returned without a folder.
-var errNoFolder = errors.New("no folder: use --data-dir")
+// errNoDirectory is returned without --data-dir.
+var errNoDirectory = errors.New("no directory: use --data-dir")
 
 // errDamaged is the end of a command that has found damaged files.
 var errDamaged = errors.New("some files are damaged: a server lists these resources again")
 
-// exists returns an error if there is no folder.
+// exists returns an error if there is no directory.
 func (o *options) exists() error {
 	if o.Dir == "" {
-		return errNoFolder
+		return errNoDirectory
 	}
 	_, err := os.Stat(o.Dir)
 	return err
@@ -117,7 +117,7 @@ func (o *options) show(ctx context.Context, out io.Writer, resources bool) error
 		return err
 	}
 	if r.InUse {
-		fmt.Fprintln(out, "A process uses the folder.")
+		fmt.Fprintln(out, "A process uses the directory.")
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	if resources {

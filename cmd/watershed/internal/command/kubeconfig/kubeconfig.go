@@ -49,10 +49,10 @@ const (
 mirrors, and one for all of them together, which is called fleet. All names begin with
 a prefix, so that the kubeconfig can be merged with others.
 
-The server of this machine is found in the state folder. --credentials selects what
+The server of this machine is found in the state directory. --credentials selects what
 its contexts contain:
 
-  owner  The owner's token from the state folder. The owner is the person that runs
+  owner  The owner's token from the state directory. The owner is the person that runs
          serve on this machine, and can read what the mirrored kubeconfig can read.
          This is the default if the server has an owner.
   user   The credentials of your own kubeconfig: the context of a cluster keeps the

@@ -32,7 +32,7 @@ kubeconfig.
 The clusters come from one or more sources:
 
   --kubeconfig, --context  every context of the kubeconfig, or those that are named
-  --kubeconfig-dir         every kubeconfig file in a folder, named after the file
+  --kubeconfig-dir         every kubeconfig file in a directory, named after the file
   --in-cluster             the cluster that serve runs in
   --cluster-api            the clusters that Cluster API manages from a hub cluster,
                            named NAMESPACE.NAME
@@ -57,7 +57,7 @@ tokenreviews and subjectaccessreviews. Without these two, the only user with acc
 one whose credentials serve has.
 
 On a loopback address the person that runs serve has access too, with the token in the
-state folder, which watershed kubeconfig prints: each cluster is asked what the credentials of
+state directory, which watershed kubeconfig prints: each cluster is asked what the credentials of
 the kubeconfig may read there. That needs no further rights.
 
 Below /fleet, callers are authenticated by the cluster of --home, or by OpenID Connect. Other
