@@ -115,7 +115,7 @@ func TestCredentials_pluginReceivesItsConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := newKubeconfig(&apiclient.Target{URL: "https://replica.example"}, "", []replicaContext{{"plugin", "eu", "", c}},
+	k := newKubeconfig(&apiclient.Target{URL: "https://replica.example"}, "", []replicaContext{{"plugin", "eu", "", c, false}},
 		"")
 	text, err := encodeKubeconfig(k)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -25,6 +26,9 @@ type replicaContext struct {
 	cluster    string
 	namespace  string
 	credential *apiclient.Credential
+	// written means that the credential is from an entry that this command has written, so
+	// that its name can begin with the prefix already.
+	written bool
 }
 
 // newFleetContext returns the context of all clusters together.
@@ -49,6 +53,17 @@ func (c replicaContext) entry(prefix string) string {
 	return prefix + c.name
 }
 
+// user returns the name of the context's user in a kubeconfig. The prefix is not added a second
+// time, unless the kubeconfig has another user of that name.
+func (c replicaContext) user(prefix string, k *clientcmdapi.Config) string {
+	if name := c.credential.Name; c.written && strings.HasPrefix(name, prefix) {
+		if other := k.AuthInfos[name]; other == nil || sameUser(other, c.credential.User) {
+			return name
+		}
+	}
+	return prefix + c.credential.Name
+}
+
 // newKubeconfig returns a kubeconfig with contexts of a server. Preferred is the name of the
 // user's current context.
 func newKubeconfig(
@@ -56,7 +71,7 @@ func newKubeconfig(
 ) *clientcmdapi.Config {
 	k := clientcmdapi.NewConfig()
 	for _, c := range contexts {
-		name, user := c.entry(prefix), prefix+c.credential.Name
+		name, user := c.entry(prefix), c.user(prefix, k)
 		k.Clusters[name] = t.Cluster(c.path(), c.credential)
 		k.AuthInfos[user] = c.credential.User
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: user, Namespace: c.namespace}

@@ -41,7 +41,9 @@ func (s *selection) forOwner(clusters []string) []replicaContext {
 	var found []replicaContext
 	for _, cluster := range clusters {
 		context := mirrored[cluster]
-		found = append(found, replicaContext{cmp.Or(context.Name, cluster), cluster, context.Namespace, owner})
+		found = append(found, replicaContext{
+			name: cmp.Or(context.Name, cluster), cluster: cluster, namespace: context.Namespace, credential: owner,
+		})
 	}
 	return append(found, newFleetContext(owner))
 }
@@ -107,7 +109,9 @@ func (s *selection) own(c candidate) (replicaContext, bool) {
 		s.report("context", c.Name, err)
 		return replicaContext{}, false
 	}
-	return replicaContext{c.Name, c.cluster, c.Namespace, credential}, true
+	return replicaContext{
+		name: c.Name, cluster: c.cluster, namespace: c.Namespace, credential: credential,
+	}, true
 }
 
 // appendFleet adds the context of the fleet, with the credentials of the home cluster, else
@@ -142,7 +146,9 @@ func (s *selection) homeFleet(home string) (replicaContext, error) {
 		return replicaContext{}, fmt.Errorf("context %q has a client certificate, which is not accepted for the "+
 			"whole fleet", home)
 	}
-	return newFleetContext(credential), nil
+	fleet := newFleetContext(credential)
+	fleet.written = s.target.Owns(s.mine.Cluster(home))
+	return fleet, nil
 }
 
 // check returns an error if the server refuses a context, or its credentials cannot be

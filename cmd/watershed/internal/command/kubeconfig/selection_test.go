@@ -197,6 +197,54 @@ func TestRemote_checksContexts(t *testing.T) {
 	}
 }
 
+// TestRemote_ofAnEarlierRun selects the server by the context that an earlier run has written. The
+// names of that run do not get the prefix a second time.
+func TestRemote_ofAnEarlierRun(t *testing.T) {
+	r := startRemote(t, map[string]int{"/clusters/acting/version": 200, "/clusters/token/version": 200,
+		"/fleet/version": 200})
+	path := writeCredentials(t, nil)
+	names := func(args ...string) (contexts, users []string) {
+		t.Helper()
+		if _, trouble, err := run(t, append(args, "--kubeconfig", path, "--merge", "--write", path)...); err != nil {
+			t.Fatalf("%v, %s", err, trouble)
+		}
+		k, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Sorted(maps.Keys(k.Contexts)), slices.Sorted(maps.Keys(k.AuthInfos))
+	}
+	contexts, users := names("acting", "token", "--server", r.URL, "--certificate-authority", r.ca,
+		"--context", "acting")
+	if !slices.Contains(contexts, "watershed-fleet") || !slices.Contains(users, "watershed-acting") {
+		t.Fatalf("contexts %q, users %q", contexts, users)
+	}
+	for range 2 {
+		again, usersAgain := names("acting", "token", "--context", "watershed-fleet")
+		if !slices.Equal(again, contexts) || !slices.Equal(usersAgain, users) {
+			t.Errorf("again: contexts %q, users %q; want %q and %q", again, usersAgain, contexts, users)
+		}
+	}
+	// The user's token was replaced. The context of the fleet keeps the credential that it has.
+	k, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.AuthInfos["acting"].Token = "secret-new"
+	if err := clientcmd.WriteToFile(*k, path); err != nil {
+		t.Fatal(err)
+	}
+	names("acting", "token", "--context", "watershed-fleet")
+	if k, err = clientcmd.LoadFromFile(path); err != nil {
+		t.Fatal(err)
+	}
+	for context, want := range map[string]string{"watershed-acting": "secret-new", "watershed-fleet": "secret-2"} {
+		if got := k.AuthInfos[k.Contexts[context].AuthInfo].Token; got != want {
+			t.Errorf("context %s has the token %q, want %q", context, got, want)
+		}
+	}
+}
+
 // TestRemote_offline does not connect to the server. Without a home cluster there is no
 // fleet, and the user's current context stays current.
 func TestRemote_offline(t *testing.T) {
