@@ -8,22 +8,20 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -31,33 +29,23 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/serving"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/kubetest/podprocess"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
 
-// podScript runs the program as a pod would: with its own, read-only root folder, in which only
-// the state directory can be written, and as the user of the security context.
-const podScript = `set -e
-root=$1 state=$2 user=$3; shift 3
-mount --bind "$root" "$root"
-mount -o remount,ro,bind "$root"
-mount --bind "$state" "$root/var/lib/watershed"
-exec chroot --userspec="$user" "$root" /watershed "$@"`
-
 // podProcess is the container of a Deployment that runs as a process of this machine.
 type podProcess struct {
-	root, state string
-	port        string
-	log         *expect.Output
-	cmd         *exec.Cmd
-	ended       chan error
-	client      *http.Client
+	*podprocess.Process
+	port   string
+	log    *expect.Output
+	client *http.Client
 }
 
 // checkProcess runs the container of the Deployment in the cluster, with a token of its service
 // account, and sends requests to it.
 func checkProcess(t *testing.T, k *kubetest.Cluster, c *chart) {
-	if out, err := exec.CommandContext(t.Context(), "unshare", "-m", "true").CombinedOutput(); err != nil {
-		t.Skipf("a mount namespace cannot be created, root is needed: %v %s", err, out)
+	if err := podprocess.Available(t.Context()); err != nil {
+		t.Skip(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -78,35 +66,22 @@ func checkProcess(t *testing.T, k *kubetest.Cluster, c *chart) {
 	}
 	expect.NoError(t, k.Grant(ctx, "jane", "", pods))
 
-	p := newPodProcess(ctx, t, k, d)
-	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "first", map[string]string{
-		filepath.Base(configPath): liveConfig(ctx, t, k, d),
-	})
-	folder := filepath.Join(p.root, "etc/watershed/clusters/members")
-	mountSecret(t, folder, "first", map[string]string{"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config())})
-	p.start(ctx, t, k, d)
+	writeMembers(ctx, t, k, d.Namespace, map[string]*rest.Config{"eu": members.Cluster(0).Config()})
+	p := startPodProcess(ctx, t, k, d)
 	defer p.kill(t)
 	p.checkRequests(ctx, t, k, d)
 	// The Secret changes: one more cluster.
-	mountSecret(t, folder, "second", map[string]string{
-		"eu.yaml": memberKubeconfig(t, members.Cluster(0).Config()),
-		"us.yaml": memberKubeconfig(t, members.Cluster(1).Config()),
+	writeMembers(ctx, t, k, d.Namespace, map[string]*rest.Config{
+		"eu": members.Cluster(0).Config(), "us": members.Cluster(1).Config(),
 	})
+	expect.NoError(t, p.Refresh(ctx))
 	p.awaitLive(t, "us")
 	if log := p.log.String(); strings.Contains(log, "forbidden") ||
 		strings.Count(log, "msg=\"cluster live\" cluster=eu") != 1 {
 		t.Errorf("the log has a missing right, or another cluster was read again:\n%s", log)
 	}
 	p.checkReload(ctx, t, k, c, d)
-	p.checkEnd(t)
-}
-
-// liveConfig returns the configuration file in the cluster.
-func liveConfig(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *appsv1.Deployment) string {
-	t.Helper()
-	text, err := k.Kubectl(ctx, "-n", d.Namespace, "get", "configmap", d.Name, "-o", "json")
-	expect.NoError(t, err)
-	return configOf(t, parseManifests(t, text), d)
+	expect.NoError(t, p.Stop())
 }
 
 // checkReload upgrades the release with another resource. The Deployment does not change, and
@@ -123,59 +98,53 @@ func (p *podProcess) checkReload(
 	if now := deploymentOf(t, parseManifests(t, text)); now.Generation != d.Generation {
 		t.Errorf("the Deployment has generation %d, want %d: its pods restart", now.Generation, d.Generation)
 	}
-	mountSecret(t, filepath.Join(p.root, filepath.Dir(configPath)), "second", map[string]string{
-		filepath.Base(configPath): liveConfig(ctx, t, k, d),
-	})
+	expect.NoError(t, p.Refresh(ctx))
 	expect.Soon(t, "the configuration is reloaded", func() bool {
 		return strings.Contains(p.log.String(),
 			`msg="configuration reloaded" file=`+configPath+" changed=mirror.except")
 	})
 }
 
-// newPodProcess prepares the root folder of the container.
-func newPodProcess(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *appsv1.Deployment) *podProcess {
+// startPodProcess starts the container of a Deployment. Only the port differs: that of the
+// container may be in use here.
+func startPodProcess(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *appsv1.Deployment) *podProcess {
 	t.Helper()
-	p := &podProcess{root: t.TempDir(), state: t.TempDir(), log: &expect.Output{}, ended: make(chan error, 1)}
-	expect.NoError(t, os.Chmod(p.root, 0o755))
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(p.root, "watershed"), ".")
+	root := t.TempDir()
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(root, "watershed"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	account := filepath.Join(p.root, "var/run/secrets/kubernetes.io/serviceaccount")
-	for _, dir := range []string{account, filepath.Join(p.root, "var/lib/watershed")} {
-		expect.NoError(t, os.MkdirAll(dir, 0o755))
-	}
-	token, err := k.Kubectl(ctx, "-n", d.Namespace, "create", "token", d.Spec.Template.Spec.ServiceAccountName)
+	free, err := net.Listen("tcp", ":0")
 	expect.NoError(t, err)
-	for name, content := range map[string]string{
-		"token": strings.TrimSpace(token), "ca.crt": string(k.Config().CAData), "namespace": d.Namespace,
-	} {
-		expect.NoError(t, os.WriteFile(filepath.Join(account, name), []byte(content), 0o644))
-	}
-	expect.NoError(t, os.Chown(p.state, -1, int(*d.Spec.Template.Spec.SecurityContext.FSGroup)))
-	expect.NoError(t, os.Chmod(p.state, 0o2770))
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	free.Close()
+	p := &podProcess{port: port, log: &expect.Output{}}
+	p.Process, err = podprocess.New(ctx, &podprocess.Options{
+		Namespace: d.Namespace, Spec: d.Spec.Template.Spec, Config: k.Config(), Root: root, State: t.TempDir(),
+		Entrypoint: []string{"/watershed"}, Args: []string{"--listen=:" + port}, Log: p.log,
+	})
+	expect.NoError(t, err)
+	expect.NoError(t, p.Start(ctx))
 	return p
 }
 
-// mountSecret writes the files of a Secret as the kubelet does: links to files in a folder that
-// is replaced as a whole.
-func mountSecret(t *testing.T, folder, version string, files map[string]string) {
+// writeMembers replaces the Secret with the kubeconfigs of the member clusters.
+func writeMembers(
+	ctx context.Context, t *testing.T, k *kubetest.Cluster, namespace string, members map[string]*rest.Config,
+) {
 	t.Helper()
-	data := filepath.Join(folder, ".."+version)
-	expect.NoError(t, os.MkdirAll(data, 0o755))
-	for name, content := range files {
-		expect.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(content), 0o644))
+	secret := &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, StringData: map[string]string{},
 	}
-	next := filepath.Join(folder, "..data_tmp")
-	expect.NoError(t, os.Symlink(".."+version, next))
-	expect.NoError(t, os.Rename(next, filepath.Join(folder, "..data")))
-	for name := range files {
-		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)); err != nil &&
-			!os.IsExist(err) {
-			t.Fatal(err)
-		}
+	secret.Name, secret.Namespace = "members", namespace
+	for name, config := range members {
+		secret.StringData[name+".yaml"] = memberKubeconfig(t, config)
 	}
+	text, err := json.Marshal(secret)
+	expect.NoError(t, err)
+	_, err = k.KubectlInput(ctx, string(text), "apply", "-f", "-")
+	expect.NoError(t, err)
 }
 
 // memberKubeconfig returns a kubeconfig with one context.
@@ -193,37 +162,9 @@ func memberKubeconfig(t *testing.T, config *rest.Config) string {
 	return string(text)
 }
 
-// start runs the container with the arguments and variables of the Deployment, and those that
-// the kubelet adds. Only the port differs: that of the container may be in use here.
-func (p *podProcess) start(ctx context.Context, t *testing.T, k *kubetest.Cluster, d *appsv1.Deployment) {
-	t.Helper()
-	free, err := net.Listen("tcp", ":0")
-	expect.NoError(t, err)
-	_, p.port, _ = net.SplitHostPort(free.Addr().String())
-	free.Close()
-	security, container := d.Spec.Template.Spec.SecurityContext, d.Spec.Template.Spec.Containers[0]
-	user := fmt.Sprintf("%d:%d", *security.RunAsUser, *security.RunAsGroup)
-	args := slices.Concat([]string{
-		"-m", "sh", "-c", podScript, "sh", p.root, p.state, user,
-	}, container.Args, []string{"--listen=:" + p.port})
-	p.cmd = exec.CommandContext(ctx, "unshare", args...)
-	api, err := url.Parse(k.URL())
-	expect.NoError(t, err)
-	p.cmd.Env = []string{
-		"KUBERNETES_SERVICE_HOST=" + api.Hostname(), "KUBERNETES_SERVICE_PORT=" + api.Port(),
-		"PATH=" + os.Getenv("PATH"),
-	}
-	for _, e := range container.Env {
-		p.cmd.Env = append(p.cmd.Env, e.Name+"="+e.Value)
-	}
-	p.cmd.Stderr = p.log
-	expect.NoError(t, p.cmd.Start())
-	go func() { p.ended <- p.cmd.Wait() }()
-}
-
 // kill ends the process if it still runs.
 func (p *podProcess) kill(t *testing.T) {
-	_ = p.cmd.Process.Kill()
+	p.Kill()
 	if p.client != nil {
 		p.client.CloseIdleConnections()
 	}
@@ -235,7 +176,7 @@ func (p *podProcess) kill(t *testing.T) {
 // get sends a request. The certificate must be that of the Service.
 func (p *podProcess) get(ctx context.Context, path, token string) (int, string, error) {
 	if p.client == nil {
-		bundle, err := serving.ReadBundle(filepath.Join(p.state, "authority.pem"))
+		bundle, err := serving.ReadBundle(p.StatePath("/var/lib/watershed/authority.pem"))
 		if err != nil {
 			return 0, "", err
 		}
@@ -269,16 +210,11 @@ func (p *podProcess) checkRequests(ctx context.Context, t *testing.T, k *kubetes
 	container := d.Spec.Template.Spec.Containers[0]
 	expect.Eventually(t, time.Minute, func() error {
 		select {
-		case err := <-p.ended:
-			p.ended <- err
-			t.Fatalf("the program has ended: %v\n%s", err, p.log)
+		case <-p.Ended():
+			t.Fatalf("the program has ended: %v\n%s", p.Err(), p.log)
 		default:
 		}
-		code, body, err := p.get(ctx, container.ReadinessProbe.HTTPGet.Path, "")
-		if err == nil && code != http.StatusOK {
-			err = fmt.Errorf("readiness: %d %s", code, body)
-		}
-		return err
+		return p.Ready(ctx, p.port)
 	})
 	p.awaitLive(t, "in-cluster")
 	p.awaitLive(t, "eu")
@@ -315,16 +251,4 @@ func (p *podProcess) awaitLive(t *testing.T, cluster string) {
 	expect.Soon(t, "cluster "+cluster+" is live", func() bool {
 		return strings.Contains(p.log.String(), "msg=\"cluster live\" cluster="+cluster+" ")
 	})
-}
-
-// checkEnd checks that the program ends in the time that the kubelet gives it.
-func (p *podProcess) checkEnd(t *testing.T) {
-	t.Helper()
-	expect.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case err := <-p.ended:
-		expect.NoError(t, err)
-	case <-time.After(time.Minute):
-		t.Error("the program does not end")
-	}
 }

@@ -324,8 +324,9 @@ var rules = map[string]rule{
 	"internal/wiretest": {own: []string{"internal/expect", "internal/kubetest/specimen", "wire"}, others: []string{
 		"github.com/google/go-cmp/", "k8s.io/",
 	}},
-	"internal/kubetest/miniature": {others: []string{"k8s.io/"}},
-	"internal/kubetest/kubebuild": {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
+	"internal/kubetest/miniature":  {others: []string{"k8s.io/"}},
+	"internal/kubetest/podprocess": {others: []string{"k8s.io/"}},
+	"internal/kubetest/kubebuild":  {own: []string{"internal/kubetest/binaries"}, others: []string{"golang.org/x/"}},
 	"internal/kubetest/kubecluster": {own: []string{"internal/kubetest", "internal/kubetest/binaries"},
 		others: []string{
 			"k8s.io/client-go/",
