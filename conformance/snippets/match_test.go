@@ -53,14 +53,15 @@ func lines(text string) []string {
 
 func TestParse(t *testing.T) {
 	page := "# Page\n```go\n$ not a command\n```\n```console\n$ one\nout\n\n$ two    # keep it running\n```\n" +
-		"text\n```console\n$ three # exits with 12\n```\n"
+		"text\n```console\n$ three \\\n  more\nout\n$ four # exits with 12\n```\n"
 	got, n, err := snippets.Parse(page)
 	expect.NoError(t, err)
 	expect.Equal(t, n, 2)
 	expect.Equal(t, got, []snippets.Command{
-		{Line: 6, Text: "one", Want: []string{"out", ""}},
-		{Line: 9, Text: "two    # keep it running", Stays: true},
-		{Line: 13, Text: "three # exits with 12", Status: 12},
+		{Line: 6, Snippet: 1, Text: "one", Want: []string{"out", ""}},
+		{Line: 9, Snippet: 1, Text: "two    # keep it running", Stays: true},
+		{Line: 13, Snippet: 2, Text: "three \\\n  more", Want: []string{"out"}},
+		{Line: 16, Snippet: 2, Text: "four # exits with 12", Status: 12},
 	})
 	for _, wrong := range []string{"```console\noutput\n```\n", page + "```console\noutput\n```\n"} {
 		if _, _, err := snippets.Parse(wrong); err == nil {

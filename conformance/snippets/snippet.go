@@ -14,7 +14,9 @@ import (
 type Command struct {
 	// Line is its number on the page, from 1.
 	Line int
-	Text string
+	// Snippet is the number of its snippet on the page, from 1.
+	Snippet int
+	Text    string
 	// Want is what the page shows below it, empty if that is nothing.
 	Want []string
 	// Stays reports whether the command runs until the end of the page.
@@ -48,12 +50,14 @@ func Parse(page string) (commands []Command, snippets int, err error) {
 			}
 		case !console:
 		case strings.HasPrefix(line, prompt):
-			c := Command{Line: number, Text: strings.TrimPrefix(line, prompt)}
+			c := Command{Line: number, Snippet: snippets, Text: strings.TrimPrefix(line, prompt)}
 			c.Stays = strings.HasSuffix(c.Text, keepRunning)
 			if m := exits.FindStringSubmatch(c.Text); m != nil {
 				c.Status, _ = strconv.Atoi(m[1]) // the expression accepts digits only
 			}
 			commands = append(commands, c)
+		case len(commands) > first && continues(&commands[len(commands)-1]):
+			commands[len(commands)-1].Text += "\n" + line
 		case len(commands) == first:
 			return nil, 0, fmt.Errorf("line %d: a console snippet begins with output", number)
 		default:
@@ -63,3 +67,6 @@ func Parse(page string) (commands []Command, snippets int, err error) {
 	}
 	return commands, snippets, nil
 }
+
+// continues reports whether the next line is a part of the command.
+func continues(c *Command) bool { return len(c.Want) == 0 && strings.HasSuffix(c.Text, "\\") }

@@ -6,9 +6,12 @@ package snippets_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +19,8 @@ import (
 
 	"github.com/watershed-project/watershed/conformance/snippets"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/internal/kubetest/binaries"
+	"github.com/watershed-project/watershed/internal/kubetest/podprocess"
 	"github.com/watershed-project/watershed/internal/layout"
 )
 
@@ -25,49 +30,15 @@ const root = "../.."
 // tests. It is not a measure of how long it should take.
 const patience = 2 * time.Minute
 
-// page is a page whose snippets are run.
-type page struct {
-	path string
-	// clusters is how many clusters its reader creates.
-	clusters int
-	// prepare are commands that its reader has run before, because the page says so.
-	prepare []string
-}
+// slow is how long a command takes that the log names.
+const slow = 5 * time.Second
 
-// builtProgram is the program of the quick start.
-const builtProgram = `go build -C "$CHECKOUT" -o "$PWD/bin/watershed" ./cmd/watershed`
-
-// ownModule is the reader's own module, with the change that the page describes.
-func ownModule(imported string) string {
-	return "mkdir own && cd own && go mod init example.com/own && echo 'package own; import _ \"" + imported +
-		"\"' > own.go"
-}
-
-var run = []page{
-	{path: "README.md", clusters: 2},
-	{path: "docs/start/replica.md", clusters: 1, prepare: []string{builtProgram}},
-	{path: "docs/start/operator.md", prepare: []string{ownModule("github.com/watershed-project/watershed/compat")}},
-	{path: "docs/start/library.md", prepare: []string{ownModule("github.com/watershed-project/watershed/fleet")}},
-}
-
-// left are the pages with console snippets that are not run, each with the reason.
-var left = map[string]string{
-	"README.zh-CN.md":                    "a translation: its code blocks are compared with those of README.md",
-	"deploy/helm/watershed/README.md":    "needs an image in a registry",
-	"docs/ecosystem.md":                  "needs other programs, which make ecosystem runs",
-	"docs/operations/install.md":         "needs a registry; make deploy runs the container of the chart as a process",
-	"docs/operations/status.md":          "names clusters of the reader",
-	"docs/operations/troubleshooting.md": "each snippet belongs to a failure",
-	"docs/operations/upgrade.md":         "needs a registry, or two builds",
-	"docs/reference/http.md":             "names clusters of the reader",
-}
-
-// TestPages runs each console snippet of the documentation, page by page.
+// TestPages runs the console snippets of the documentation, page by page.
 func TestPages(t *testing.T) {
 	tools := t.TempDir()
 	build(t, tools, "./kind")
-	for _, p := range run {
-		t.Run(p.path, func(t *testing.T) { testPage(t, p, tools) })
+	for _, r := range readers {
+		t.Run(r.name, func(t *testing.T) { r.test(t, tools) })
 	}
 }
 
@@ -79,18 +50,45 @@ func build(t *testing.T, dir, what string) {
 	}
 }
 
-func testPage(t *testing.T, p page, tools string) {
-	text, err := os.ReadFile(filepath.Join(root, p.path))
+// test runs the pages of a reader.
+func (r *reader) test(t *testing.T, tools string) {
+	if r.helm {
+		needsHelm(t, tools)
+	}
+	env := environment(t, t.TempDir(), tools, clusters(t, r, tools))
+	dir := t.TempDir()
+	for i := range r.pages {
+		p := &r.pages[i]
+		start := time.Now()
+		done := t.Run(p.path, func(t *testing.T) { p.test(t, dir, env) })
+		t.Logf("%s: %.1f s", p.path, time.Since(start).Seconds())
+		if !done {
+			return // the next pages continue this one
+		}
+	}
+}
+
+// needsHelm adds helm to the tools, and skips the test if it cannot be run here.
+func needsHelm(t *testing.T, tools string) {
+	t.Helper()
+	if err := podprocess.Available(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	set, err := binaries.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, n, err := snippets.Parse(string(text))
-	if err != nil || len(commands) == 0 {
-		t.Fatalf("%d commands, %v", len(commands), err)
+	if _, err := os.Stat(set.Helm.Path); err != nil {
+		t.Skip("helm is not built: run make chart")
 	}
-	t.Logf("%d commands in %d snippets", len(commands), n)
-	home := t.TempDir()
-	shell, err := snippets.NewShell(t.TempDir(), environment(t, home, tools, clusters(t, p.clusters, tools)))
+	if err := os.Symlink(set.Helm.Path, filepath.Join(tools, "helm")); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+}
+
+func (p *page) test(t *testing.T, dir string, env []string) {
+	commands, n := parse(t, p.path)
+	shell, err := snippets.NewShell(dir, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,20 +97,80 @@ func testPage(t *testing.T, p page, tools string) {
 			t.Error(err)
 		}
 	})
-	for _, c := range p.prepare {
-		typeCommand(t, shell, p.path, snippets.Command{Text: c})
+	var before []snippets.Command
+	if text := strings.TrimSpace(p.prepare); text != "" {
+		if before, _, err = snippets.Parse("```console\n" + text + "\n```"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	for _, c := range before {
+		typeCommand(t, shell, p.path, c)
+	}
+	chosen := p.snippets(t, commands)
+	t.Logf("%d of %d snippets", len(chosen), n)
 	for _, c := range commands {
+		if !slices.Contains(chosen, c.Snippet) {
+			continue
+		}
+		for text, other := range p.instead {
+			if strings.HasPrefix(c.Text, text) {
+				c.Text = other
+			}
+		}
 		typeCommand(t, shell, p.path, c)
 	}
 }
 
-// clusters starts n clusters for the stand-in of kind, and returns the folder of their kubeconfigs.
-func clusters(t *testing.T, n int, tools string) string {
+func parse(t *testing.T, path string) ([]snippets.Command, int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, n, err := snippets.Parse(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return commands, n
+}
+
+// snippets returns the numbers of the snippets of the page that are run.
+func (p *page) snippets(t *testing.T, commands []snippets.Command) []int {
+	t.Helper()
+	var chosen []int
+	last, unknown := 0, append(slices.Clone(p.only), p.not...)
+	for _, c := range commands {
+		if c.Snippet == last {
+			continue
+		}
+		last = c.Snippet
+		begins := func(text string) bool { return strings.HasPrefix(c.Text, text) }
+		if (len(p.only) == 0 || slices.ContainsFunc(p.only, begins)) && !slices.ContainsFunc(p.not, begins) {
+			chosen = append(chosen, c.Snippet)
+		}
+		unknown = slices.DeleteFunc(unknown, begins)
+	}
+	if len(unknown) > 0 {
+		t.Fatalf("%s has no snippets that begin with %q", p.path, unknown)
+	}
+	return chosen
+}
+
+// clusters starts the clusters of a reader for the stand-in of kind, and returns the folder of their
+// kubeconfigs.
+func clusters(t *testing.T, r *reader, tools string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for i := range n {
-		c := kubetest.Start(t, &kubetest.Options{Name: fmt.Sprint("kind", i), Nodes: 1})
+	for i := range r.clusters {
+		opts := &kubetest.Options{Name: fmt.Sprint("kind", i), Nodes: 1}
+		forward := listenForward(t)
+		if r.helm {
+			opts.Kubelet = &kubetest.Kubelet{ForwardTo: forward.Addr().(*net.TCPAddr).Port, Except: podLabel}
+		}
+		c := kubetest.Start(t, opts)
+		if r.helm {
+			startKubelet(t, c, dir, forward)
+		}
 		text, err := os.ReadFile(c.Kubeconfig())
 		if err != nil {
 			t.Fatal(err)
@@ -159,6 +217,12 @@ func typeCommand(t *testing.T, shell *snippets.Shell, path string, c snippets.Co
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	where := fmt.Sprintf("%s:%d: %s", path, c.Line, c.Text)
+	start := time.Now()
+	defer func() {
+		if took := time.Since(start); took > slow {
+			t.Logf("%s took %.0f s", where, took.Seconds())
+		}
+	}()
 	if c.Stays {
 		got, err := shell.Start(ctx, c.Text, func(lines []string) bool { return snippets.Match(c.Want, lines) })
 		if err != nil {
@@ -166,15 +230,17 @@ func typeCommand(t *testing.T, shell *snippets.Shell, path string, c snippets.Co
 		}
 		return
 	}
+	var last []string
 	for {
 		got, status, err := shell.Run(ctx, c.Text)
 		switch {
 		case err != nil:
-			t.Fatalf("%s: %v", where, err)
+			t.Fatalf("%s: %v\nbefore, it printed\n%s", where, err, join(last))
 		case status == c.Status && (len(c.Want) == 0 || snippets.Match(c.Want, got)):
 			return
 		case repeatable(c.Text) && ctx.Err() == nil:
 			// A reader looks again until the cluster has done its work.
+			last = got
 			select {
 			case <-time.After(200 * time.Millisecond):
 				continue
@@ -185,40 +251,62 @@ func typeCommand(t *testing.T, shell *snippets.Shell, path string, c snippets.Co
 	}
 }
 
+var reads = regexp.MustCompile(`^(kubectl |bin/)?watershed (status|log|changes|verify)\b`)
+
 // repeatable reports whether a command only reads.
 func repeatable(command string) bool {
-	return strings.Contains(command, " get ") && !strings.Contains(command, "|") || strings.Contains(command, " status")
+	return strings.Contains(command, " get ") && !strings.Contains(command, "|") || reads.MatchString(command)
 }
 
 func join(lines []string) string { return "  " + strings.Join(lines, "\n  ") }
 
-// TestPages_haveAReason fails if a page with console snippets is neither run nor left out with a
-// reason, and prints how many snippets are left out.
+// TestPages_haveAReason fails if a console snippet is neither run nor left out with a reason, and prints
+// how many snippets are left out.
 func TestPages_haveAReason(t *testing.T) {
 	paths, err := layout.Paths(root, ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	isRun := map[string][]int{}
+	for _, r := range readers {
+		for i := range r.pages {
+			p := &r.pages[i]
+			commands, _ := parse(t, p.path)
+			isRun[p.path] = append(isRun[p.path], p.snippets(t, commands)...)
+		}
+	}
+	unused := maps.Clone(left)
 	total, without := 0, 0
 	for _, path := range paths {
-		text, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, n, err := snippets.Parse(string(text))
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		commands, n := parse(t, path)
 		total += n
-		reason, isLeft := left[path]
-		switch isRun := slices.ContainsFunc(run, func(p page) bool { return p.path == path }); {
-		case isLeft && (isRun || n == 0 || reason == ""):
-			t.Errorf("%s is in left, but is run, has no console snippets, or has no reason", path)
-		case isLeft:
-			without += n
-		case !isRun && n > 0:
-			t.Errorf("%s has %d console snippets that are not run: add it to run, or to left with a reason", path, n)
+		last := 0
+		for _, c := range commands {
+			if c.Snippet == last {
+				continue
+			}
+			last = c.Snippet
+			reason := ""
+			for l, r := range left {
+				if l.path == path && strings.HasPrefix(c.Text, l.command) {
+					reason = r
+					delete(unused, l)
+				}
+			}
+			switch run := slices.Contains(isRun[path], c.Snippet); {
+			case run && reason != "":
+				t.Errorf("%s:%d: %s is run, and left out", path, c.Line, c.Text)
+			case !run && reason == "":
+				t.Errorf("%s:%d: %s is not run: add the page to readers, or the snippet to left with a reason",
+					path, c.Line, c.Text)
+			case !run:
+				without++
+				t.Logf("not run: %s:%d: %s", path, c.Line, reason)
+			}
 		}
+	}
+	for l := range unused {
+		t.Errorf("left has %+v, which is not on the page", l)
 	}
 	t.Logf("%d of %d console snippets are not run", without, total)
 }

@@ -35,6 +35,9 @@ type Kubelet struct {
 	// ForwardTo is the port on loopback that all ports of all pods are forwarded to.
 	// Default: port-forward fails.
 	ForwardTo int
+	// Except is a label selector of pods that the test runs itself: kwok writes no status for them and
+	// does not remove them. Default: none.
+	Except string
 }
 
 // KwokURL returns the address at which kwok serves the kubelet endpoints. Its certificate is
@@ -80,14 +83,18 @@ func (c *Cluster) kubeletArgs() ([]string, error) {
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		return nil, err
 	}
-	return []string{
+	args := []string{
 		"--config=" + path,
 		"--node-ip=127.0.0.1",
 		"--node-port=" + strconv.Itoa(cmp.Or(k.Port, c.ports[portKwok].number)),
 		"--server-address=" + c.ports[portKwok].addr(),
 		"--tls-cert-file=" + c.keys.servingCert,
 		"--tls-private-key-file=" + c.keys.servingKey,
-	}, nil
+	}
+	if k.Except != "" {
+		args = append(args, "--disregard-status-with-label-selector="+k.Except)
+	}
+	return args, nil
 }
 
 // kubeletReady returns an error until kwok accepts connections.

@@ -19,6 +19,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/watershed-project/watershed/conformance/snippets"
 )
 
 // folderVariable names the folder with the clusters. The files of those that are free begin
@@ -119,27 +121,33 @@ func create(f *flags, args []string) error {
 	if err := os.Rename(free[0], file(f.name)); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(snippets.ImageDir(os.Getenv(folderVariable), f.name), 0o755); err != nil {
+		return err
+	}
 	own, err := clientcmd.LoadFromFile(file(f.name))
 	if err != nil {
 		return err
 	}
-	context := own.Contexts[own.CurrentContext]
-	cluster := own.Clusters[context.Cluster]
-	user := own.AuthInfos[context.AuthInfo]
-	// Entries are written to the file that they come from.
-	cluster.LocationOfOrigin = ""
-	user.LocationOfOrigin = ""
-	err = modify(f.kubeconfig, func(c *clientcmdapi.Config, name string) {
-		c.Clusters[name] = cluster
-		c.AuthInfos[name] = user
-		c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-		c.CurrentContext = name
-	}, f.name)
+	err = modify(f.kubeconfig, func(c *clientcmdapi.Config, name string) { add(c, own, name) }, f.name)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "Creating cluster %q ...\nSet kubectl context to \"kind-%s\"\n", f.name, f.name)
 	return nil
+}
+
+// add adds the current context of a kubeconfig to another one, by the name that kind gives it.
+func add(to, from *clientcmdapi.Config, name string) {
+	context := from.Contexts[from.CurrentContext]
+	cluster := from.Clusters[context.Cluster]
+	user := from.AuthInfos[context.AuthInfo]
+	// Entries are written to the file that they come from.
+	cluster.LocationOfOrigin = ""
+	user.LocationOfOrigin = ""
+	to.Clusters[name] = cluster
+	to.AuthInfos[name] = user
+	to.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	to.CurrentContext = name
 }
 
 // remove deletes the entries of the kubeconfig. The test ends the cluster.
@@ -179,7 +187,7 @@ func list(*flags, []string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), freePrefix) {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), freePrefix) {
 			fmt.Fprintln(os.Stdout, e.Name())
 		}
 	}
@@ -187,15 +195,22 @@ func list(*flags, []string) error {
 }
 
 func show(f *flags, _ []string) error {
-	text, err := os.ReadFile(file(f.name))
+	own, err := clientcmd.LoadFromFile(file(f.name))
 	if err != nil {
 		return fmt.Errorf("could not locate any control plane nodes for cluster named %q", f.name)
+	}
+	shown := clientcmdapi.NewConfig()
+	add(shown, own, "kind-"+f.name)
+	text, err := clientcmd.Write(*shown)
+	if err != nil {
+		return err
 	}
 	_, err = os.Stdout.Write(text)
 	return err
 }
 
-// load checks what kind checks before it copies the image to the nodes.
+// load checks what kind checks before it copies the images to the nodes, and links the archives into
+// the folder of the images of the cluster, where the test's stand-in for the kubelet finds them.
 func load(f *flags, args []string) error {
 	if len(args) == 0 {
 		return errors.New("a list of image archives is required")
@@ -204,7 +219,15 @@ func load(f *flags, args []string) error {
 		return fmt.Errorf("no nodes found for cluster %q", f.name)
 	}
 	for _, path := range args {
-		if _, err := os.Stat(path); err != nil {
+		if _, err := snippets.ReadArchive(path); err != nil {
+			return err
+		}
+		dir := snippets.ImageDir(os.Getenv(folderVariable), f.name)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		if err := os.Link(path, filepath.Join(dir, fmt.Sprint(len(entries)))); err != nil {
 			return err
 		}
 	}
