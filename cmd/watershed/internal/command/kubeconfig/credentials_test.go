@@ -115,7 +115,8 @@ func TestCredentials_pluginReceivesItsConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := newKubeconfig(&apiclient.Target{URL: "https://replica.example"}, "", []replicaContext{{"plugin", "eu", "", c, false}},
+	contexts := []replicaContext{{"plugin", "eu", "", c, false}}
+	k := newKubeconfig(&apiclient.Target{URL: "https://replica.example"}, "", contexts,
 		"")
 	text, err := encodeKubeconfig(k)
 	if err != nil {
