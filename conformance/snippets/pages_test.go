@@ -66,7 +66,9 @@ var readers = []reader{
 	{name: "install", clusters: 2, helm: true, pages: []page{
 		{
 			path: "docs/operations/install.md", prepare: clone + builtProgram + certificate,
-			not:     []string{"watershed serve", "crane push", "kubectl apply -k", "helm uninstall", "kubectl delete -k"},
+			not: []string{
+				"watershed serve", "crane push", "kubectl apply -k", "helm uninstall", "kubectl delete -k",
+			},
 			instead: map[string]string{"make image": image},
 		},
 		{path: "docs/operations/install.md", only: []string{"helm uninstall"}},
