@@ -21,7 +21,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\b(localhost|127\.0\.0\.1):\d+\b`), "<address>"},
 	{regexp.MustCompile(`-[0-9a-f]{8,10}-[0-9a-z]{5}\b`), "-<pod>"},
 	{regexp.MustCompile(`\b(\d+(\.\d+)?(ns|µs|us|ms|s|m|h|d))+\b`), "<duration>"},
-	{regexp.MustCompile(`\b\d+(\.\d+)?[KMG]i?B?\b`), "<size>"},
+	{regexp.MustCompile(`\b\d+(\.\d+)?([KMG]i?B?| [KMG]B)\b`), "<size>"},
 	// How many objects a cluster has depends on the cluster.
 	{regexp.MustCompile(`\b\d{2,}\b`), "<number>"},
 }

@@ -35,6 +35,7 @@ func TestMatch(t *testing.T) {
 		{"web-86d8686cfb-4sxkb Running", "web-6d9c5b8f47-2xkqj Pending", false},
 		{"v1.37.1 at 127.0.0.1:7443", "v1.36.0 at 127.0.0.1:34567", true},
 		{"62/62 229 231Ki", "60/60 218 1.5Mi", true},
+		{"0.5 MB", "1.2 MB", true},
 		{"1 failed", "2 failed", false},
 		{"a.c", "abc", false},
 	} {

@@ -56,9 +56,62 @@ $ mv cert.pem tls.crt && mv key.pem tls.key && cp tls.crt ca.crt
 
 const clone = "$ git clone -q https://github.com/watershed-project/watershed && cd watershed\n"
 
+// The reader of the pages about operations names the clusters of the quick start as these pages do.
+const (
+	renamed = "$ kubectl config rename-context kind-one prod-eu && kubectl config rename-context kind-two prod-us\n"
+	program = "$ cd watershed && PATH=$PWD/bin:$PATH\n"
+	serving = program + "$ watershed serve    # keep it running\n…\n… msg=\"first sync done\" …\n"
+	merged  = "$ watershed kubeconfig --write replica.yaml\n" +
+		"$ cp ~/.kube/config own.yaml && watershed kubeconfig --merge --write ~/.kube/config\n"
+	restored = "$ cp watershed/own.yaml ~/.kube/config\n"
+	shop     = "$ for c in prod-eu prod-us; do kubectl --context $c create namespace shop && " +
+		"kubectl --context $c -n shop create configmap settings --from-literal color=blue; done\n"
+	storing = program + "$ watershed serve --data-dir data    # keep it running\n…\n… msg=\"first sync done\" …\n"
+	cart    = "$ watershed kubeconfig --write replica.yaml\n" +
+		"$ kubectl --context prod-eu -n shop create deployment cart --image shop/cart:1.4\n" +
+		"$ kubectl --kubeconfig replica.yaml --context watershed-prod-eu -n shop get deployment cart\n" +
+		"$ kubectl --context prod-eu -n shop set image deployment/cart cart=shop/cart:1.5\n"
+)
+
+// dataDir replaces a directory that only root may create.
+var dataDir = map[string]string{
+	"watershed serve --data-dir /var/lib/watershed": "watershed serve --data-dir data",
+	"watershed disk --data-dir /var/lib/watershed":  "watershed disk --data-dir data",
+}
+
 var readers = []reader{
 	{name: "quick start", clusters: 2, pages: []page{
 		{path: "README.md"},
+		{path: "docs/operations/status.md", prepare: program + renamed, only: []string{"watershed check"}},
+		{
+			path: "docs/operations/status.md", prepare: serving + merged + "$ mkdir -p ~/bin && PATH=~/bin:$PATH\n",
+			not: []string{"watershed check"},
+		},
+		{path: "docs/reference/http.md", prepare: restored + serving},
+		{path: "docs/operations/verify.md", prepare: serving},
+		{
+			path: "docs/operations/troubleshooting.md", prepare: serving + shop,
+			only: []string{
+				"kubectl --context prod-eu auth", "watershed status", "kubectl --context prod-eu api-resources",
+				"kubectl --kubeconfig replica.yaml",
+			},
+		},
+		{path: "docs/operations/troubleshooting.md", prepare: program, only: []string{"watershed serve --resources"}},
+		{
+			path: "docs/operations/troubleshooting.md", prepare: program,
+			only: []string{"watershed serve --pass-through"},
+		},
+		{path: "docs/operations/troubleshooting.md", prepare: program, only: []string{"watershed serve --drop"}},
+		{path: "docs/operations/storage.md", prepare: program, only: []string{"watershed serve"}, instead: dataDir},
+		{
+			path: "docs/operations/storage.md", prepare: storing + cart,
+			not: []string{"watershed serve", "watershed disk"},
+		},
+		{path: "docs/operations/storage.md", prepare: program, only: []string{"watershed disk"}, instead: dataDir},
+		{
+			path: "docs/operations/troubleshooting.md", prepare: program, only: []string{"watershed disk"},
+			instead: dataDir,
+		},
 	}},
 	{name: "team", clusters: 1, pages: []page{
 		{path: "docs/start/replica.md", prepare: builtProgram},
@@ -71,6 +124,11 @@ var readers = []reader{
 			},
 			instead: map[string]string{"make image": image},
 		},
+		{
+			path: "docs/operations/troubleshooting.md",
+			only: []string{"kubectl -n watershed patch", "kubectl -n watershed describe"},
+		},
+		{path: "docs/operations/upgrade.md", only: []string{"helm history"}},
 		{path: "docs/operations/install.md", only: []string{"helm uninstall"}},
 		{
 			path: "docs/operations/install.md", prepare: "$ cd watershed && kubectl create namespace watershed",
@@ -91,12 +149,13 @@ type leftOut struct{ path, command string }
 
 // left are the snippets that are not run, each with the reason.
 var left = map[leftOut]string{
-	{"README.zh-CN.md", ""}:                           "a translation: its code blocks are compared with those of README.md",
-	{"docs/ecosystem.md", ""}:                         "needs other programs, which make ecosystem runs",
-	{"docs/operations/status.md", ""}:                 "names clusters of the reader",
-	{"docs/operations/troubleshooting.md", ""}:        "each snippet belongs to a failure",
-	{"docs/operations/upgrade.md", ""}:                "names clusters of the reader",
-	{"docs/reference/http.md", ""}:                    "names clusters of the reader",
-	{"docs/operations/install.md", "watershed serve"}: "needs an OpenID Connect issuer",
-	{"docs/operations/install.md", "crane push"}:      "needs a registry",
+	{"README.zh-CN.md", ""}:   "a translation: its code blocks are compared with those of README.md",
+	{"docs/ecosystem.md", ""}: "needs other programs, which make ecosystem runs",
+	{"docs/operations/troubleshooting.md", "watershed kubeconfig --server"}: "names a server of the reader; " +
+		"docs/start/replica.md runs the command with a server of the test",
+	{"docs/operations/upgrade.md", "watershed version"}: "needs two builds, the old and the new program",
+	{"docs/operations/upgrade.md", "cp -a"}:             "needs a directory that only root may create",
+	{"docs/operations/upgrade.md", "watershed status"}:  "needs two builds, the old and the new program",
+	{"docs/operations/install.md", "watershed serve"}:   "needs an OpenID Connect issuer",
+	{"docs/operations/install.md", "crane push"}:        "needs a registry",
 }
