@@ -32,8 +32,9 @@ type Codec[T any] struct {
 
 // codec decodes and encodes the values of an informer.
 type codec[T any] struct {
-	// decode returns the shared value of an object, fresh a new one.
-	decode, fresh func(*wire.Object) (T, error)
+	// decode and read return the shared value of an object, fresh a new one. Decode is for
+	// handlers and indexes, which see every object once, read for readers: see [valuecache.Read].
+	decode, read, fresh func(*wire.Object) (T, error)
 	// held returns the value that decode would return without decoding. like is fresh
 	// given the value of another state, with which the new value shares parts.
 	held   func(*wire.Object) (T, bool)
@@ -41,14 +42,15 @@ type codec[T any] struct {
 	encode func(value T, like *wire.Object) (*wire.Object, error)
 	// raw means that T is *wire.Object and nothing is decoded.
 	raw bool
-	// recent keeps the values that decode returned last.
-	recent *valuecache.Recent
+	// values keeps the values that were decoded.
+	values *valuecache.Cache
 }
 
-func newCodec[T wire.Pointer[P], P any](recent *valuecache.Recent) codec[T] {
+func newCodec[T wire.Pointer[P], P any](values *valuecache.Cache) codec[T] {
 	_, raw := any(T(nil)).(*wire.Object)
 	return codec[T]{
-		decode: func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, recent) },
+		decode: func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, values) },
+		read:   func(o *wire.Object) (T, error) { return valuecache.Read[T](o, values) },
 		fresh:  wire.DecodeFresh[T, P],
 		held:   wire.Held[T, P],
 		like: func(o, like *wire.Object, value T) (T, error) {
@@ -62,19 +64,19 @@ func newCodec[T wire.Pointer[P], P any](recent *valuecache.Recent) codec[T] {
 			return wire.Encode(value, like.Encoding(), like.Kind())
 		},
 		raw:    raw,
-		recent: recent,
+		values: values,
 	}
 }
 
 // codec returns a codec that shares the values of the user's.
-func (c Codec[T]) codec(recent *valuecache.Recent) codec[T] {
+func (c Codec[T]) codec(values *valuecache.Cache) codec[T] {
 	if c.DecodeLike == nil {
 		c.DecodeLike = func(o, _ *wire.Object, _ T) (T, error) { return c.Decode(o) }
 	}
-	shared := &valuecache.Sharer[T]{Make: c.Decode, Recent: recent}
+	shared := &valuecache.Sharer[T]{Make: c.Decode, Cache: values}
 	return codec[T]{
-		decode: shared.Decode, fresh: c.Decode, held: shared.Held, like: c.DecodeLike,
-		encode: c.Encode, recent: recent,
+		decode: shared.Decode, read: shared.Read, fresh: c.Decode, held: shared.Held, like: c.DecodeLike,
+		encode: c.Encode, values: values,
 	}
 }
 
@@ -127,6 +129,9 @@ type decoder[T any] struct {
 
 // decode returns the shared value of an object, and false if it cannot be decoded.
 func (d *decoder[T]) decode(o *wire.Object) (T, bool) { return d.decoded(o)(d.codec.decode(o)) }
+
+// read is decode for a reader.
+func (d *decoder[T]) read(o *wire.Object) (T, bool) { return d.decoded(o)(d.codec.read(o)) }
 
 // decodes reports whether an object can be decoded.
 func (d *decoder[T]) decodes(o *wire.Object) bool {

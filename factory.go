@@ -32,8 +32,10 @@ type FactoryOptions struct {
 	Tweak func(*metav1.ListOptions)
 	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
-	// Memory selects how to store objects between reads. Default: Fast.
+	// Memory selects how to store objects between reads. Default: Packed.
 	Memory Memory
+	// Values configures which decoded values of each informer are kept for the next reads.
+	Values ValueOptions
 	// Packing is shared by all packed informers that have it in their options. Default:
 	// the factory's informers share one.
 	Packing *Packing
@@ -162,7 +164,7 @@ func Shared[T wire.Pointer[P], P any](f *Factory, opts *SharedOptions[T]) (*Leas
 		return nil, err
 	}
 	i := &Informer[T]{shared: true}
-	i.init(s.engine, newCodec[T, P](s.engine.Recent()), &o)
+	i.init(s.engine, newCodec[T, P](s.engine.Values()), &o)
 	return &Lease[T]{Informer: i, release: sync.OnceFunc(func() {
 		s.engine.Discard(i)
 		f.release(s)
@@ -205,7 +207,7 @@ func (f *Factory) lease(q kube.Query, newSource sourceFunc) (*shared, error) {
 			Transform: engine.Chain(f.opts.Drop, f.opts.Transform),
 			Packed:    f.opts.Memory == Packed,
 			Packing:   f.opts.Packing.of(),
-			Recent:    f.opts.Memory.recent(),
+			Values:    f.opts.Values.cache(),
 			Running:   f.opts.Report.add,
 			Window:    f.opts.Window,
 			Reflector: f.opts.Reflector,

@@ -92,7 +92,7 @@ func (x *Index[T, K]) GetIn(s Snapshot[T], value K) iter.Seq[T] {
 func (x *Index[T, K]) get(c *indexed[K], s *snapshot, value K) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, o := range c.index.Get(s, value) {
-			if value, ok := x.informer.decoder.decode(o); ok && !yield(value) {
+			if value, ok := x.informer.decoder.read(o); ok && !yield(value) {
 				return
 			}
 		}

@@ -54,7 +54,7 @@ func New[T wire.Pointer[P], P any](cluster *kube.Cluster, opts *Options[T]) (*In
 	if err != nil {
 		return nil, err
 	}
-	c := newCodec[T, P](o.Memory.recent())
+	c := newCodec[T, P](o.Values.cache())
 	eo := o.engine(c)
 	transformed := o.Transform != nil || o.TransformBytes != nil
 	form := engine.Form{Directory: o.Disk.Storage(), Drop: o.Drop, Transformed: transformed, Name: o.TransformName}
@@ -86,14 +86,14 @@ func FromSourceWith[T any](
 }
 
 func fromSource[T any](
-	source reflector.Source[*wire.Object], newCodec func(*valuecache.Recent) codec[T], opts *SourceOptions[T],
+	source reflector.Source[*wire.Object], newCodec func(*valuecache.Cache) codec[T], opts *SourceOptions[T],
 ) *Informer[T] {
 	if opts == nil {
 		opts = new(SourceOptions[T])
 	}
 	i := &Informer[T]{}
 	o := opts.common().withDefaults()
-	c := newCodec(o.Memory.recent())
+	c := newCodec(o.Values.cache())
 	e := o.engine(c)
 	e.Cluster, e.Resource, e.Tap, e.Hooks = opts.Cluster, opts.Name, opts.tap(&i.decoder), opts.Hooks
 	if e.Cluster != "" || e.Resource != "" {
@@ -133,7 +133,7 @@ func (i *Informer[T]) init(e *engine.Engine, c codec[T], o *Options[T]) {
 	i.decoder.codec, i.decoder.logger, i.decoder.failures = c, o.Logger, e.Undecodable()
 	if o.Mutated != nil && !c.raw {
 		d := newDetector(c.fresh, o.Mutated)
-		i.decoder.codec.decode = d.watch(c.decode)
+		i.decoder.codec.decode, i.decoder.codec.read = d.watch(c.decode), d.watch(c.read)
 		// States share no parts of their values, so that a mutation is found in one
 		// state only.
 		i.decoder.codec.like = func(o, _ *wire.Object, _ T) (T, error) { return i.decoder.codec.decode(o) }

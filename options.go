@@ -45,11 +45,13 @@ type Options[T any] struct {
 	// value that it receives: it may modify and return it, or return another. It costs
 	// a decoding and an encoding, unless T is *wire.Object.
 	Transform func(T) (T, error)
-	// Memory selects how to store objects between reads. Default: Fast.
+	// Memory selects how to store objects between reads. Default: Packed.
 	Memory Memory
 	// Packing is shared by all packed informers that have it in their options. Default:
 	// each has its own.
 	Packing *Packing
+	// Values configures which decoded values are kept for the next reads.
+	Values ValueOptions
 	// Disk, if it is not nil, has the files in which the informer keeps its objects, so that
 	// the next run, also of another process, need not list them. At the beginning of a run
 	// the informer loads the stored state, and follows the changes since. Until it has caught
@@ -101,7 +103,7 @@ func (o *Options[T]) engine(c codec[T]) engine.Options {
 		Transform: engine.Chain(o.Drop, o.TransformBytes, c.transform(o.Transform)),
 		Packed:    o.Memory == Packed,
 		Packing:   o.Packing.of(),
-		Recent:    c.recent,
+		Values:    c.values,
 		Running:   o.Report.add,
 		Window:    o.Window,
 		Reflector: o.Reflector,
@@ -119,6 +121,7 @@ type SourceOptions[T any] struct {
 	Transform      func(T) (T, error)
 	Memory         Memory
 	Packing        *Packing
+	Values         ValueOptions
 	Resync         time.Duration
 	Window         int64
 	Reflector      reflector.Options
@@ -143,8 +146,8 @@ type SourceOptions[T any] struct {
 func (o *SourceOptions[T]) common() *Options[T] {
 	return &Options[T]{
 		Drop: o.Drop, TransformBytes: o.TransformBytes, Transform: o.Transform, Memory: o.Memory, Packing: o.Packing,
-		Resync: o.Resync, Window: o.Window, Reflector: o.Reflector, Report: o.Report, Mutated: o.Mutated,
-		Logger: o.Logger,
+		Values: o.Values, Resync: o.Resync, Window: o.Window, Reflector: o.Reflector, Report: o.Report,
+		Mutated: o.Mutated, Logger: o.Logger,
 	}
 }
 
@@ -205,23 +208,49 @@ func (o *SharedOptions[T]) common() *Options[T] {
 type Memory int
 
 const (
-	// Fast keeps objects as the server sent them.
-	Fast Memory = iota
 	// Packed compresses objects, with a dictionary made from the resource's own
 	// objects. A pod of 5 KB takes 0.6 KB. When it has not changed for half a minute it
 	// takes 0.45 KB, or half of that if it is similar to the object with the previous
 	// key. Each new state costs some 10 us more, and each read of an object that
 	// is not decoded 2 to 10 us more. Names, versions and labels are read without
 	// unpacking.
-	Packed
+	Packed Memory = iota
+	// Fast keeps objects as the server sent them.
+	Fast
 )
 
-// recent returns the cache of decoded values for a mode.
-func (m Memory) recent() *valuecache.Recent {
-	if m == Packed {
-		return valuecache.NewRecent(4 << 20)
+// ValueOptions configures which decoded values an informer keeps for the next reads. The zero
+// value is the default.
+//
+// An informer always keeps the values that it has decoded last, up to 4 MiB. In addition, a value
+// earns a place when it is read twice within a time T, and stays until it has not been read
+// for T. T is the time in which holding a value costs as much as decoding it again. It follows
+// from the measured time to decode the informer's objects, their size with the room that GOGC
+// leaves, and BytesPerCPU: typically 10 to 60 s. Handlers and indexes that see every object do
+// not count as readers, so that a start keeps nothing.
+//
+// All informers of a process together keep at most a quarter of GOMEMLIMIT in this way. While the
+// process needs more than 85 % of it, T and what may be kept are halved at each check, after each
+// collection and each second.
+type ValueOptions struct {
+	// BytesPerCPU is the price of a CPU in bytes of memory. With a larger value, more values are
+	// kept. Default 8 GiB, as cloud providers charge. If it is negative, only the values that
+	// were decoded last are kept.
+	BytesPerCPU int64
+	// Max limits, in bytes, the values of one informer that have earned a place. Default: no
+	// limit but that of the process. Objects have one value for each Go type that is read, so
+	// an informer keeps at most what client-go would.
+	Max int64
+}
+
+// cache returns the cache of an informer.
+func (o ValueOptions) cache() *valuecache.Cache {
+	if o.BytesPerCPU == 0 {
+		o.BytesPerCPU = valuecache.DefaultBytesPerCPU
 	}
-	return valuecache.NewRecent(64 << 20)
+	return valuecache.New(valuecache.Options{
+		Recent: valuecache.DefaultRecent, BytesPerCPU: max(o.BytesPerCPU, 0), Max: o.Max,
+	})
 }
 
 // PackingOptions configures a [Packing]. The zero value, and nil, are the defaults.

@@ -249,7 +249,7 @@ func TestReal_stopFreesMemory(t *testing.T) {
 	if after > before+before/20 {
 		t.Errorf("after stop the heap is %d bytes, before it was %d", after, before)
 	}
-	if with < before+100e6 {
+	if with < before+10e6 {
 		t.Errorf("with 30,000 pods the heap was %d bytes, before %d: the test shows nothing", with, before)
 	}
 	expect.Equal(t, pods.Len(), 0)

@@ -49,7 +49,7 @@ func (s Snapshot[T]) Get(key string) (T, bool) {
 	if !ok {
 		return *new(T), false
 	}
-	return s.decoder.decode(o)
+	return s.decoder.read(o)
 }
 
 // GetRaw returns the object with a key as bytes.
@@ -144,7 +144,7 @@ func (s Snapshot[T]) RawNamespace(namespace string) iter.Seq2[string, *wire.Obje
 func (s Snapshot[T]) decoded(objects iter.Seq2[string, *wire.Object]) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		for key, o := range objects {
-			if value, ok := s.decoder.decode(o); ok && !yield(key, value) {
+			if value, ok := s.decoder.read(o); ok && !yield(key, value) {
 				return
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/watershed-project/watershed/internal/engine"
 	"github.com/watershed-project/watershed/internal/histogram"
@@ -33,9 +34,21 @@ type Stats struct {
 	// DictionaryBytes is the size of the dictionaries for packing, or this informer's
 	// part if some share a [Packing].
 	DictionaryBytes int64
-	// DecodedBytes is the approximate size of recently decoded values. Values that only
+	// DecodedBytes is the approximate size of the values that are kept decoded. Values that only
 	// readers hold are not included.
 	DecodedBytes int64
+	// Values counts these values and their reads.
+	Values ValueStats
+}
+
+// ValueStats counts the decoded values of an informer, see [ValueOptions].
+type ValueStats struct {
+	// Kept is the number of values that have earned a place, KeptBytes about what they take.
+	Kept, KeptBytes int64
+	// Hits and Decodes are how many reads found a value, and how many values were decoded.
+	Hits, Decodes uint64
+	// Lifetime is T, 0 before the first value was decoded.
+	Lifetime time.Duration
 }
 
 // Bytes returns the sum of all sizes.
@@ -54,8 +67,9 @@ func statsOf(e *engine.Engine) Stats {
 	s.ObjectBytes, s.Packed = l.Held()
 	keys, indexes := snap.Size()
 	s.KeyBytes, s.IndexBytes = int64(keys), int64(indexes)
-	_, decoded := e.Recent().Size()
-	s.DecodedBytes = int64(decoded)
+	v := e.Values().Stats()
+	s.DecodedBytes = v.RecentBytes + v.KeptBytes
+	s.Values = ValueStats{Kept: v.Kept, KeptBytes: v.KeptBytes, Hits: v.Hits, Decodes: v.Decodes, Lifetime: v.Lifetime}
 	return s
 }
 

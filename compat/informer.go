@@ -100,6 +100,7 @@ func newInformer(
 	i.engine = watershed.FromSourceWith(s, c, &watershed.SourceOptions[runtime.Object]{
 		Memory:         opts.memory(),
 		Packing:        packing,
+		Values:         opts.Values,
 		Drop:           opts.Drop,
 		TransformBytes: i.transformBytes,
 		Window:         opts.Window,

@@ -36,7 +36,7 @@ type Fleet struct {
 	settings  *settings
 	catalog   *collection.Catalog
 	journal   *journal.Journal
-	recent    *valuecache.Recent
+	values    *valuecache.Cache
 
 	// undecodable counts states of objects that could not be decoded. reported records
 	// which ones have been logged.
@@ -69,7 +69,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 	}
 	f := &Fleet{
 		directory: d, settings: s, catalog: collection.NewCatalog(s.Window, collection.NewSlot()),
-		recent: valuecache.NewRecent(s.Decoded), members: map[string]*Member{},
+		values: valuecache.New(valuecache.Options{Recent: s.Decoded}), members: map[string]*Member{},
 	}
 	f.journal = journal.New(f.journaled, s.Logger)
 	return f, nil
@@ -129,7 +129,7 @@ func (f *Fleet) empty() {
 		m.leave()
 	}
 	clear(f.members)
-	f.recent.Clear()
+	f.values.Clear()
 }
 
 // admit makes the members match the entries of the directory.

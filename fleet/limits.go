@@ -114,7 +114,7 @@ const (
 func (f *Fleet) SetMemory(m Memory) {
 	p := &f.settings.pressure
 	p.Set(m)
-	f.recent.Resize(int(p.Share(int64(f.settings.Decoded), PressureCaches)))
+	f.values.Resize(int(p.Share(int64(f.settings.Decoded), PressureCaches)))
 	if m.Pressure >= PressureFull || p.Refused() {
 		f.shed()
 	}

@@ -88,8 +88,7 @@ func (f *Fleet) Stats() Stats {
 	for _, c := range f.catalog.All() {
 		s.Windows[c.Resource()] = c.Log().Stats().Bytes
 	}
-	_, decoded := f.recent.Size()
-	s.DecodedBytes = int64(decoded)
+	s.DecodedBytes = f.values.Stats().RecentBytes
 	s.Lists, s.Waiting = f.settings.gate.Stats()
 	return s
 }

@@ -109,7 +109,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) SetCaches(share float64) {
 	s.reads.Blocks.Resize(int64(share * float64(s.opts.Blocks)))
 	s.reads.Frames.Resize(int(share * float64(s.opts.Frames)))
-	s.reads.Values.Recent.Resize(int(share * float64(s.opts.Decoded)))
+	s.reads.Values.Cache.Resize(int(share * float64(s.opts.Decoded)))
 }
 
 // tidy drops the APIs of clusters that have left, and forgets writes that the others have.

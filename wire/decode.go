@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershed-project/watershed/internal/protobuf"
 	"github.com/watershed-project/watershed/internal/scan"
+	"github.com/watershed-project/watershed/internal/views"
 	"github.com/watershed-project/watershed/wire/internal/protodecode"
 )
 
@@ -45,7 +46,11 @@ func Held[T Pointer[P], P any](o *Object) (T, bool) {
 	if self, ok := any(o).(T); ok {
 		return self, true
 	}
-	p := shared[P](o.views.Load())
+	v := views.Find[P](&o.views)
+	if v == nil {
+		return nil, false
+	}
+	p := v.Value()
 	return p, p != nil
 }
 

@@ -9,11 +9,3 @@ import "github.com/watershed-project/watershed/internal/scan"
 func WellFormedLabels(o *Object) bool {
 	return scan.EachLabel(o.Bytes(), o.encoding == JSON, func([]byte, []byte) {})
 }
-
-// Views returns the number of values that an object refers to, dead or alive.
-func Views(o *Object) (n int) {
-	for v := o.views.Load(); v != nil; v = v.next {
-		n++
-	}
-	return n
-}

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"unique"
-	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/buffer"
 	"github.com/watershed-project/watershed/internal/pack"
+	"github.com/watershed-project/watershed/internal/views"
 )
 
 // Object is a Kubernetes object as the API server sent it: its bytes, and the few fields
@@ -21,14 +21,14 @@ import (
 // change. All methods are safe for concurrent use.
 //
 // An object costs 96 bytes in addition to its key and its bytes. Each Go type that it was
-// decoded into costs about 50 more. Packed objects with the same labels share them. Labels
+// decoded into costs about 65 more. Packed objects with the same labels share them. Labels
 // that take more than 4 KiB are not stored.
 type Object struct {
 	kind *Kind
 	key  string
 	body atomic.Pointer[pack.Body]
 	// views are the decoded values that callers may still hold.
-	views atomic.Pointer[view]
+	views views.List
 	// labels are the labels of a packed object, see labels.go. They are written before
 	// the first packed body.
 	labels unique.Handle[string]
@@ -156,50 +156,13 @@ func Same(a, b *Object) bool {
 	return string(x) == string(y)
 }
 
-// view is one of the values that an object was decoded into. Views never change; a chain
-// of them is replaced as a whole.
-type view struct {
-	ref  viewRef
-	next *view
-}
-
-// viewRef is a viewOf of any type.
-type viewRef interface{ dead() bool }
-
-// viewOf holds a value without keeping it alive.
-type viewOf[P any] struct{ weak.Pointer[P] }
-
-func (v viewOf[P]) dead() bool { return v.Value() == nil }
-
-// shared returns the value of type P that a caller still holds, nil if there is none.
-func shared[P any](v *view) *P {
-	for ; v != nil; v = v.next {
-		if of, ok := v.ref.(viewOf[P]); ok {
-			if p := of.Value(); p != nil {
-				return p
-			}
-		}
-	}
-	return nil
-}
-
 // Share makes p the value of its type that [Held] returns for an object, unless there already
 // is one. It returns the shared value. [Decode] shares values by itself.
 func Share[P any](o *Object, p *P) *P {
-	ref := viewOf[P]{weak.Make(p)}
-	for {
-		old := o.views.Load()
-		if first := shared[P](old); first != nil {
-			return first
-		}
-		chain := &view{ref: ref}
-		for v := old; v != nil; v = v.next {
-			if !v.ref.dead() {
-				chain.next = &view{ref: v.ref, next: chain.next}
-			}
-		}
-		if o.views.CompareAndSwap(old, chain) {
-			return p
-		}
-	}
+	first, _ := views.Share(&o.views, p)
+	return first
 }
+
+// Views returns the values that the object was decoded into. It is for the package of this
+// module that keeps them.
+func (o *Object) Views() *views.List { return &o.views }

@@ -40,6 +40,7 @@ func memory(ctx context.Context, out io.Writer, cluster *kube.Cluster, o options
 	configMaps, err := watershed.New[*corev1.ConfigMap](cluster, &watershed.Options[*corev1.ConfigMap]{
 		Namespace:     namespace,
 		LabelSelector: "example=traps",
+		Memory:        watershed.Fast, // so that the heap shows the objects
 	})
 	if err != nil {
 		return err

@@ -30,8 +30,8 @@ type Options struct {
 	// after it. The first call is made without changes, when the life has synced or has loaded
 	// its stored state. Whole is false while a list is being applied.
 	Tap func(s *Snapshot, changes []Change, whole bool)
-	// Recent has the recently decoded values of readers.
-	Recent *valuecache.Recent
+	// Values has the decoded values of readers.
+	Values *valuecache.Cache
 	// Running, if it is not nil, is called when a run begins, and returns the function to call
 	// when the run ends.
 	Running func(*Engine) (ended func())
@@ -106,8 +106,8 @@ func (e *Engine) Cluster() string { return e.opts.Cluster }
 // Resource returns [Options.Resource].
 func (e *Engine) Resource() string { return e.opts.Resource }
 
-// Recent returns [Options.Recent].
-func (e *Engine) Recent() *valuecache.Recent { return e.opts.Recent }
+// Values returns [Options.Values].
+func (e *Engine) Values() *valuecache.Cache { return e.opts.Values }
 
 // Current returns the running life, or the next one if none runs.
 func (e *Engine) Current() *Life { return e.current.Load() }
@@ -216,7 +216,7 @@ func (e *Engine) begin() (l *Life, ended func(), err error) {
 		return nil, nil, fmt.Errorf("informer: %w", reflector.ErrRunning)
 	}
 	e.running = true
-	e.opts.Recent.Resume()
+	e.opts.Values.Resume()
 	l = e.current.Load()
 	e.mu.Unlock()
 	if e.opts.Running == nil {
@@ -234,11 +234,11 @@ func (e *Engine) end(ended func()) {
 }
 
 // renew replaces the ending life by a new one, so that only readers still hold the old
-// one's objects. Until the next run, readers of old snapshots do not fill recent again.
+// one's objects. Until the next run, readers of old snapshots do not keep values again.
 func (e *Engine) renew() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.opts.Recent.Suspend()
+	e.opts.Values.Suspend()
 	next := newLife(e.source, e.opts)
 	for p := range e.parts {
 		p.Join(next)

@@ -445,10 +445,21 @@ func (l *Life) storeLocked(deltas delta.Deltas[*wire.Object]) []Change {
 	apply := func() []Change {
 		changes := l.store.Apply(deltas)
 		l.held.apply(changes)
+		dropValues(changes)
 		return changes
 	}
 	if l.packing == nil {
 		return apply()
 	}
 	return l.packing.write(apply)
+}
+
+// dropValues stops keeping the decoded values of states that have been replaced. Handlers that
+// need one still find it until the next garbage collection.
+func dropValues(changes []Change) {
+	for i := range changes {
+		if c := &changes[i]; c.Old != nil && c.Old != c.New {
+			c.Old.Views().Drop()
+		}
+	}
 }

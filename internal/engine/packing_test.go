@@ -54,7 +54,8 @@ func (silentWatch) Close() error { return nil }
 
 // engine returns an engine of the source that packs.
 func (s oneObject) engine(p *Packing) *Engine {
-	return New(s, Options{Packed: true, Packing: p, Recent: valuecache.NewRecent(1 << 20), Reflector: reflector.Options{
+	values := valuecache.New(valuecache.Options{Recent: 1 << 20})
+	return New(s, Options{Packed: true, Packing: p, Values: values, Reflector: reflector.Options{
 		ListOnly: true, Silence: 48 * time.Hour, Timeout: 48 * time.Hour, Logger: slog.New(slog.DiscardHandler),
 	}})
 }

@@ -50,12 +50,13 @@ var rules = map[string]rule{
 	"wire": {
 		own: []string{
 			"internal/buffer", "internal/pack", "internal/protobuf", "internal/transcode",
-			"internal/scan", "wire/internal/protodecode",
+			"internal/scan", "internal/views", "wire/internal/protodecode",
 		},
 		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},
 	},
 	"internal/objectpack": {own: []string{"internal/buffer", "internal/pack", "internal/scan", "wire"}},
-	"internal/valuecache": {own: []string{"wire"}, others: []string{"k8s.io/apimachinery/"}},
+	"internal/views":      {},
+	"internal/valuecache": {own: []string{"internal/views", "wire"}, others: []string{"k8s.io/apimachinery/"}},
 	"internal/stream": {
 		own:    []string{"internal/buffer", "internal/protobuf", "internal/scan", "wire"},
 		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},

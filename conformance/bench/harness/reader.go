@@ -51,14 +51,14 @@ func ReadBare(ctx context.Context, cfg *rest.Config, _ int) (any, error) {
 	return nil, err
 }
 
-// ReadRaw is a Reader with an informer of objects as bytes.
+// ReadRaw is a Reader with an informer of objects as bytes, which are not packed.
 func ReadRaw(ctx context.Context, cfg *rest.Config, n int) (any, error) {
-	return readOurs(ctx, cfg, n, &watershed.Options[*wire.Object]{Resource: Pods})
+	return readOurs(ctx, cfg, n, &watershed.Options[*wire.Object]{Resource: Pods, Memory: watershed.Fast})
 }
 
-// ReadTyped is a Reader with a typed informer and the default options.
+// ReadTyped is a Reader with a typed informer that does not pack.
 func ReadTyped(ctx context.Context, cfg *rest.Config, n int) (any, error) {
-	return readOurs[*corev1.Pod](ctx, cfg, n, nil)
+	return readOurs(ctx, cfg, n, &watershed.Options[*corev1.Pod]{Memory: watershed.Fast})
 }
 
 // ReadPacked is a Reader with a typed informer that packs.

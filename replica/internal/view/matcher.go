@@ -30,7 +30,7 @@ type Values = valuecache.Sharer[runtime.Object]
 
 // NewValues returns values of about so many bytes.
 func NewValues(bytes int) *Values {
-	return &Values{Make: Decode, Recent: valuecache.NewRecent(bytes)}
+	return &Values{Make: Decode, Cache: valuecache.New(valuecache.Options{Recent: bytes})}
 }
 
 // Decode returns an object as a value of its Go type, or unstructured.

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package valuecache
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watershed-project/watershed/internal/views"
+)
+
+const (
+	// DefaultRecent is the size of the ring of an informer, in bytes.
+	DefaultRecent = 4 << 20
+	// DefaultBytesPerCPU is how many bytes of memory cost as much as one CPU. Cloud providers
+	// charge 7 to 9 GB.
+	DefaultBytesPerCPU = 8 << 30
+	// shortest and longest bound T, however fast or slow values are decoded.
+	shortest, longest = time.Second, 10 * time.Minute
+	// settling is the number of decoded values after which one that took much longer than
+	// the others hardly changes T: it may have waited for a CPU.
+	settling = 32
+	// hitShards is the number of counters of hits, so that readers on several CPUs seldom
+	// write the same one.
+	hitShards = 8
+)
+
+// Options configures a [Cache].
+type Options struct {
+	// Recent limits the ring of the values that were decoded last, in bytes.
+	Recent int
+	// BytesPerCPU is how many bytes of memory cost as much as one CPU. If it is 0, only the
+	// ring keeps values.
+	BytesPerCPU int64
+	// Max limits the values beside the ring, in bytes. 0 is no limit: objects have one value
+	// of each type.
+	Max int64
+}
+
+// Cache keeps decoded values, so that they need not be decoded again. All methods are safe for
+// concurrent use, and do nothing on nil.
+//
+// A ring keeps the latest values. In addition, a value earns a place when it is read twice
+// within T, the time in which holding it costs as much as decoding it again:
+//
+//	T = time to decode a byte of it * BytesPerCPU / (1 + GOGC/100)
+//
+// The collector lets the heap grow by GOGC percent, so each byte held takes that much more.
+// While there are such values, a timer sweeps every T/2 and drops those that were not read
+// since the sweep before the last one, which is T to 1.5 T ago.
+//
+// Readers of a kept value take no lock, and write to it only if it was not read since the last
+// sweep. A cache costs about 300 bytes, and 640 more when it has been read.
+type Cache struct {
+	max    int64
+	perCPU int64
+	// began is when the clock of the marks began.
+	began time.Time
+	// epoch is the number of sweeps, the mark of kept values.
+	epoch atomic.Uint32
+	// n and bytes are of the kept values.
+	n, bytes atomic.Int64
+	decodes  atomic.Uint64
+	hits     atomic.Pointer[[hitShards]hitShard]
+	// cost is the time to decode a byte of a value, in picoseconds.
+	cost atomic.Int64
+
+	// sweeping is held while kept values are swept. Suspend waits for that.
+	sweeping sync.Mutex
+	// swept is when they were swept last. sweeping guards it.
+	swept time.Time
+
+	// mu guards the fields below. It may be taken while sweeping is held.
+	mu   sync.Mutex
+	ring ring
+	// kept has the views of the kept values, and perhaps others until the next sweep. timer
+	// runs while it has any.
+	kept  []keptView
+	timer *time.Timer
+	// suspended means that no values are kept.
+	suspended bool
+}
+
+// keptView is a [views.View] of any type.
+type keptView interface {
+	Sweep(epoch uint32) bool
+	Drop()
+}
+
+// hitShard is a counter on a cache line of its own.
+type hitShard struct {
+	n atomic.Uint64
+	_ [56]byte
+}
+
+// New returns an empty cache.
+func New(opts Options) *Cache {
+	return &Cache{
+		max: opts.Max, perCPU: opts.BytesPerCPU, began: time.Now(), ring: ring{max: opts.Recent},
+	}
+}
+
+// Stats are the counts of a cache.
+type Stats struct {
+	// Kept is the number of values that have earned a place, KeptBytes about what they take.
+	Kept, KeptBytes int64
+	// RecentBytes is about what the values in the ring take. Some may be kept as well.
+	RecentBytes int64
+	// Hits and Decodes are how many reads found a value, and how many values were decoded.
+	Hits, Decodes uint64
+	// Lifetime is T, 0 before the first value was decoded.
+	Lifetime time.Duration
+}
+
+// Stats returns the counts.
+func (c *Cache) Stats() (s Stats) {
+	if c == nil {
+		return s
+	}
+	s.Kept, s.KeptBytes, s.Decodes, s.Lifetime = c.n.Load(), c.bytes.Load(), c.decodes.Load(), c.lifetime()
+	if shards := c.hits.Load(); shards != nil {
+		for i := range shards {
+			s.Hits += shards[i].n.Load()
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.RecentBytes = int64(c.ring.bytes)
+	return s
+}
+
+// Resize changes the bound of the ring, and drops the oldest values that exceed it.
+func (c *Cache) Resize(max int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ring.max = max
+	c.ring.drop(0)
+}
+
+// Clear drops all values.
+func (c *Cache) Clear() { c.clear(false) }
+
+// Suspend drops all values, and keeps no others until Resume. Values that are decoded meanwhile
+// belong to objects that nothing may need any more. It waits for a sweep that is under way.
+func (c *Cache) Suspend() { c.clear(true) }
+
+func (c *Cache) clear(suspend bool) {
+	if c == nil {
+		return
+	}
+	c.sweeping.Lock()
+	defer c.sweeping.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suspended = c.suspended || suspend
+	c.ring.clear()
+	for _, v := range c.kept {
+		v.Drop()
+	}
+	c.kept = nil
+	c.restLocked()
+}
+
+// Resume ends a suspension.
+func (c *Cache) Resume() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suspended = false
+}
+
+// hit counts a read of version that found a value.
+func (c *Cache) hit(version uint64) {
+	shards := c.hits.Load()
+	if shards == nil {
+		c.hits.CompareAndSwap(nil, new([hitShards]hitShard))
+		shards = c.hits.Load()
+	}
+	shards[version%hitShards].n.Add(1)
+}
+
+// decoded counts a value that took some time to decode, and adds it to the ring.
+func (c *Cache) decoded(value any, size int, took time.Duration) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cost, before, n := took.Nanoseconds()*1000/int64(size), c.cost.Load(), int64(c.decodes.Add(1))
+	c.cost.Store(before + (min(cost, 4*before+cost/n)-before)/min(n, settling))
+	if !c.suspended {
+		c.ring.add(value, size)
+	}
+}
+
+// lifetime returns T.
+func (c *Cache) lifetime() time.Duration {
+	cost := c.cost.Load()
+	if cost <= 0 || c.perCPU == 0 {
+		return 0
+	}
+	t := float64(cost) / 1000 * float64(c.perCPU) / memory.headroom()
+	return max(min(time.Duration(t), longest)>>memory.scarce.Load(), shortest)
+}
+
+// now returns the time of a read for its mark, in milliseconds and never 0. It repeats after 49
+// days, and a value that was read at such a distance may be kept for T.
+func (c *Cache) now() uint32 { return max(uint32(time.Since(c.began).Milliseconds()), 1) }
+
+// read records a read of a value that is not kept, and keeps it if it was read within T before.
+func read[P any](c *Cache, v *views.View[P], p *P, size int) {
+	if c == nil || c.perCPU == 0 {
+		return
+	}
+	now := c.now()
+	before := v.Read.Swap(now)
+	if before == 0 || time.Duration(now-before)*time.Millisecond > c.lifetime() || !c.fits(size) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.suspended || !v.Keep(p, size, c) {
+		return
+	}
+	v.Read.Store(c.epoch.Load())
+	c.n.Add(1)
+	c.bytes.Add(int64(size))
+	memory.kept.Add(int64(size))
+	c.kept = append(c.kept, v)
+	if c.timer == nil {
+		memory.join(c)
+		c.timer = time.AfterFunc(c.period(), c.tick)
+	}
+}
+
+// fits reports whether a value of a size may be kept.
+func (c *Cache) fits(size int) bool {
+	return (c.max == 0 || c.bytes.Load()+int64(size) <= c.max) && memory.fits(size)
+}
+
+// Dropped counts a value that is not kept any more. It is the [views.Holder] of the values.
+func (c *Cache) Dropped(size int) {
+	c.n.Add(-1)
+	c.bytes.Add(-int64(size))
+	memory.kept.Add(-int64(size))
+}
+
+// period returns the time between two ticks.
+func (c *Cache) period() time.Duration { return min(c.lifetime()/2, checkEvery) }
+
+// restLocked stops the timer if nothing is kept.
+func (c *Cache) restLocked() {
+	if len(c.kept) == 0 && c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+		memory.leave(c)
+	}
+}
+
+// tick checks the memory of the process, and sweeps when T/2 has passed.
+func (c *Cache) tick() {
+	memory.check()
+	c.sweep()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Reset(c.period())
+	}
+}
+
+// sweep drops the values that were not read since the sweep before the last one, if T/2 has passed
+// since the last one. It drops any values, beginning with the oldest, if all caches together keep
+// more than they may.
+func (c *Cache) sweep() {
+	c.sweeping.Lock()
+	defer c.sweeping.Unlock()
+	due := time.Since(c.swept) >= c.lifetime()/2
+	if !due && memory.fits(0) {
+		return
+	}
+	if due {
+		c.swept = time.Now()
+		defer c.epoch.Add(1)
+	}
+	c.mu.Lock()
+	kept := c.kept
+	c.kept = nil
+	c.mu.Unlock()
+	epoch, n := c.epoch.Load(), 0
+	for _, v := range kept {
+		if !memory.fits(0) {
+			v.Drop()
+		} else if v.Sweep(epoch) {
+			kept[n] = v
+			n++
+		}
+	}
+	clear(kept[n:])
+	if kept = kept[:n]; n < cap(kept)/4 {
+		kept = append([]keptView(nil), kept...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = append(kept, c.kept...)
+	c.restLocked()
+}
