@@ -45,7 +45,7 @@ type Stats struct {
 type ValueStats struct {
 	// Kept is the number of values that have earned a place, KeptBytes about what they take.
 	Kept, KeptBytes int64
-	// Hits and Decodes are how many reads found a value, and how many values were decoded.
+	// Hits and Decodes are about how many reads found a value, and how many values were decoded.
 	Hits, Decodes uint64
 	// Lifetime is T, 0 before the first value was decoded.
 	Lifetime time.Duration

@@ -93,7 +93,7 @@ func (w *world) join(cluster string, names ...string) {
 	first := make(chan *collection.Informer, 1)
 	var once sync.Once
 	x.informer = watershed.FromSource(empty{}, &watershed.SourceOptions[*wire.Object]{
-		Memory: watershed.Fast, // nothing runs it, so nothing would pack what waits
+		Memory:    watershed.Fast, // nothing runs it, so nothing would pack what waits
 		Window:    1,
 		Logger:    slog.New(slog.DiscardHandler),
 		Reflector: reflector.Options{ListOnly: true},

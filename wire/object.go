@@ -21,7 +21,7 @@ import (
 // change. All methods are safe for concurrent use.
 //
 // An object costs 96 bytes in addition to its key and its bytes. Each Go type that it was
-// decoded into costs about 65 more. Packed objects with the same labels share them. Labels
+// decoded into costs about 75 more. Packed objects with the same labels share them. Labels
 // that take more than 4 KiB are not stored.
 type Object struct {
 	kind *Kind

@@ -4,6 +4,7 @@
 package valuecache
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +23,9 @@ const (
 	// settling is the number of decoded values after which one that took much longer than
 	// the others hardly changes T: it may have waited for a CPU.
 	settling = 32
-	// hitShards is the number of counters of hits, so that readers on several CPUs seldom
-	// write the same one.
-	hitShards = 8
+	// hitSample is the number of hits of which one is counted, for all of them: readers on
+	// several CPUs must not all write one counter.
+	hitSample = 16
 )
 
 // Options configures a [Cache].
@@ -52,7 +53,7 @@ type Options struct {
 // since the sweep before the last one, which is T to 1.5 T ago.
 //
 // Readers of a kept value take no lock, and write to it only if it was not read since the last
-// sweep. A cache costs about 300 bytes, and 640 more when it has been read.
+// sweep. A cache costs about 300 bytes.
 type Cache struct {
 	max    int64
 	perCPU int64
@@ -63,7 +64,7 @@ type Cache struct {
 	// n and bytes are of the kept values.
 	n, bytes atomic.Int64
 	decodes  atomic.Uint64
-	hits     atomic.Pointer[[hitShards]hitShard]
+	hits     atomic.Uint64
 	// cost is the time to decode a byte of a value, in picoseconds.
 	cost atomic.Int64
 
@@ -89,12 +90,6 @@ type keptView interface {
 	Drop()
 }
 
-// hitShard is a counter on a cache line of its own.
-type hitShard struct {
-	n atomic.Uint64
-	_ [56]byte
-}
-
 // New returns an empty cache.
 func New(opts Options) *Cache {
 	return &Cache{
@@ -108,7 +103,7 @@ type Stats struct {
 	Kept, KeptBytes int64
 	// RecentBytes is about what the values in the ring take. Some may be kept as well.
 	RecentBytes int64
-	// Hits and Decodes are how many reads found a value, and how many values were decoded.
+	// Hits and Decodes are about how many reads found a value, and how many values were decoded.
 	Hits, Decodes uint64
 	// Lifetime is T, 0 before the first value was decoded.
 	Lifetime time.Duration
@@ -120,11 +115,7 @@ func (c *Cache) Stats() (s Stats) {
 		return s
 	}
 	s.Kept, s.KeptBytes, s.Decodes, s.Lifetime = c.n.Load(), c.bytes.Load(), c.decodes.Load(), c.lifetime()
-	if shards := c.hits.Load(); shards != nil {
-		for i := range shards {
-			s.Hits += shards[i].n.Load()
-		}
-	}
+	s.Hits = c.hits.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.RecentBytes = int64(c.ring.bytes)
@@ -176,14 +167,11 @@ func (c *Cache) Resume() {
 	c.suspended = false
 }
 
-// hit counts a read of version that found a value.
-func (c *Cache) hit(version uint64) {
-	shards := c.hits.Load()
-	if shards == nil {
-		c.hits.CompareAndSwap(nil, new([hitShards]hitShard))
-		shards = c.hits.Load()
+// hit counts a read that found a value, by a sample.
+func (c *Cache) hit() {
+	if rand.Uint32()%hitSample == 0 {
+		c.hits.Add(hitSample)
 	}
-	shards[version%hitShards].n.Add(1)
 }
 
 // decoded counts a value that took some time to decode, and adds it to the ring.
@@ -226,7 +214,11 @@ func read[P any](c *Cache, v *views.View[P], p *P, size int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.suspended || !v.Keep(p, size, c) {
+	if c.suspended {
+		return
+	}
+	size, fresh := v.Keep(p, size, c)
+	if !fresh {
 		return
 	}
 	v.Read.Store(c.epoch.Load())

@@ -53,7 +53,7 @@ func find[P any](o *wire.Object, c *Cache, reads bool) *P {
 	if p == nil || !reads || c == nil {
 		return p
 	}
-	c.hit(o.Version())
+	c.hit()
 	if !kept {
 		read(c, v, p, decodedSize(o, p))
 	} else if epoch := c.epoch.Load(); v.Read.Load() != epoch {
