@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,18 +26,21 @@ const operatorsBatch = 50
 // reconcile. docs/performance/README.md says where its source has them.
 //
 // Each reconcile is caused by a change of a resource of the first kind. Every resource has
-// its turn before the first one has another, so a reconcile finds nothing that an earlier
-// one of the same resource has left.
+// its turn before the first one has another.
 type operator struct {
 	name  string
 	kinds []cachedKind
-	// reconciles is how many reconciles are measured, and warm how many come before.
-	reconciles, warm int
-	reconcile        func(ctx context.Context, r *operatorReads, key types.NamespacedName) error
+	// reconciles is how many reconciles are measured.
+	reconciles int
+	reconcile  func(ctx context.Context, r *operatorReads, key types.NamespacedName) error
 }
 
 // batch returns how many resources change at once: none of them twice.
 func (o *operator) batch() int { return min(operatorsBatch, o.kinds[0].count) }
+
+// warm returns how many reconciles come before those that are measured: each resource has two
+// turns, so that the caches have what they keep of an operator that works at full speed.
+func (o *operator) warm() int { return 2 * o.kinds[0].count }
 
 // measured returns how many reconciles are measured: whole batches.
 func (o *operator) measured() int { return (o.reconciles + o.batch() - 1) / o.batch() * o.batch() }
@@ -47,6 +51,8 @@ type operatorReads struct {
 	// main and selected are the two caches of the operator.
 	main, selected client.Reader
 	err            error
+	// seen has the objects that were read, nil if they are not recorded.
+	seen map[string]bool
 	// gets and lists count reads, and objects those that lists returned.
 	gets, lists, objects int
 }
@@ -59,6 +65,7 @@ func (r *operatorReads) getFrom(c client.Reader, key types.NamespacedName, into 
 	if r.err == nil {
 		r.gets++
 		r.err = c.Get(r.ctx, key, into)
+		r.saw(into)
 	}
 }
 
@@ -71,6 +78,19 @@ func (r *operatorReads) listFrom(c client.Reader, into client.ObjectList, opts .
 		r.lists++
 		r.err = c.List(r.ctx, into, opts...)
 		r.objects += meta.LenList(into)
+		if r.err == nil && r.seen != nil {
+			r.err = meta.EachListItem(into, func(o runtime.Object) error {
+				r.saw(o.(client.Object))
+				return nil
+			})
+		}
+	}
+}
+
+// saw records that an object was read.
+func (r *operatorReads) saw(o client.Object) {
+	if r.seen != nil {
+		r.seen[fmt.Sprintf("%T %s %s", o, o.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(o))] = true
 	}
 }
 
@@ -218,7 +238,7 @@ func certManager(percent int) operator {
 		}
 	}
 	return operator{
-		name: "cert-manager", reconciles: 20 * percent, warm: 2 * percent,
+		name: "cert-manager", reconciles: 20 * percent,
 		kinds: []cachedKind{
 			kindOf[certificate]("cert-manager.io/v1", "Certificate", 10*n, shape{settings: 8, entries: 3},
 				inNamespaces(n, "certificate", nil)),
@@ -275,7 +295,7 @@ func externalSecrets(percent int) operator {
 		target: func(o client.Object) []string { return []string{o.(*custom[externalSecret]).Spec.Target} },
 	}
 	return operator{
-		name: "external-secrets", reconciles: 60 * percent, warm: 6 * percent,
+		name: "external-secrets", reconciles: 60 * percent,
 		kinds: []cachedKind{
 			external,
 			kindOf[secretStore]("external-secrets.io/v1", "SecretStore", n, shape{settings: 12},
@@ -330,7 +350,7 @@ func argoCD(percent int) operator {
 	}
 	projects := max(1, percent*6/10)
 	return operator{
-		name: "Argo CD", reconciles: 6 * percent, warm: max(1, percent/2),
+		name: "Argo CD", reconciles: 6 * percent,
 		kinds: []cachedKind{
 			kindOf[applicationSet]("argoproj.io/v1alpha1", "ApplicationSet", sets,
 				shape{settings: 10, entries: 4, reported: apps}, in("set", 1, nil)),
@@ -428,7 +448,7 @@ func crossplane(percent int) operator {
 		})),
 	}
 	return operator{
-		name: "Crossplane", kinds: kinds, reconciles: 30 * percent, warm: 3 * percent,
+		name: "Crossplane", kinds: kinds, reconciles: 30 * percent,
 		reconcile: func(_ context.Context, r *operatorReads, key types.NamespacedName) error {
 			x := numberOf(key.Name)
 			comp := fmt.Sprintf("composition-%05d", x%compositions)
@@ -494,7 +514,7 @@ func prometheusOperator(percent int) operator {
 		spaces, sets,
 	}
 	return operator{
-		name: "Prometheus operator", kinds: kinds, reconciles: 4 * percent, warm: max(1, percent/2),
+		name: "Prometheus operator", kinds: kinds, reconciles: 4 * percent,
 		reconcile: func(_ context.Context, r *operatorReads, key types.NamespacedName) error {
 			i := numberOf(key.Name)
 			r.get(key, &custom[prometheus]{})

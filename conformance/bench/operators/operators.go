@@ -30,6 +30,8 @@ const (
 	RoleName = "operator"
 	// operatorRuns is how often each operator is measured with each cache.
 	operatorRuns = 3
+	// steadyTime is how long the reconciles at a low rate take, twice.
+	steadyTime = 2 * time.Minute
 )
 
 // operatorSide is a cache.
@@ -64,11 +66,15 @@ func Bench(out io.Writer) error {
 	defer server.Close()
 	defer server.CloseClientConnections()
 	b.url = server.URL
+	steady, err := b.steady(context.Background())
+	if err != nil {
+		return err
+	}
 	medians, err := b.run(context.Background())
 	if err != nil {
 		return err
 	}
-	return b.report(medians).Write(out)
+	return b.report(medians, steady).Write(out)
 }
 
 // operatorsBench is one run of the benchmark.
@@ -80,12 +86,58 @@ type operatorsBench struct {
 	processes int
 }
 
+// measures reports whether operator i is measured.
+func (b *operatorsBench) measures(i int) bool {
+	only := os.Getenv(caseVariable)
+	return only == "" || b.operators[i].name == only
+}
+
+// steady measures all operators with each cache at a low rate, all side by side because they use
+// little CPU time. The reading of one that is not measured is empty.
+func (b *operatorsBench) steady(ctx context.Context) ([][]steadyReading, error) {
+	all := make([][]steadyReading, len(b.operators))
+	children := make([][]*harness.Child, len(b.operators))
+	for i := range b.operators {
+		if !b.measures(i) {
+			continue
+		}
+		var err error
+		children[i], err = b.start(ctx, i, steadyTime*time.Duration(b.percent)/100)
+		for _, c := range children[i] {
+			defer c.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for i := range children {
+		if err := b.settled(i, children[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range children {
+		for _, c := range children[i] {
+			if err := c.Command("reconcile"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range children {
+		all[i] = make([]steadyReading, len(operatorSides))
+		for s, c := range children[i] {
+			if err := c.Answer(&all[i][s]); err != nil {
+				return nil, fmt.Errorf("%s of %s did not answer: %w", operatorSides[s].Name, b.operators[i].name, err)
+			}
+		}
+	}
+	return all, nil
+}
+
 // run measures everything several times, and returns the median readings by CPU time.
 func (b *operatorsBench) run(ctx context.Context) (operatorResults, error) {
-	only := os.Getenv(caseVariable)
 	medians := make(operatorResults, len(b.operators))
 	for i := range b.operators {
-		if only != "" && b.operators[i].name != only {
+		if !b.measures(i) {
 			continue
 		}
 		medians[i] = make([]operatorReading, len(operatorSides))
@@ -106,19 +158,18 @@ func (b *operatorsBench) run(ctx context.Context) (operatorResults, error) {
 	return medians, nil
 }
 
-// runOnce measures one operator with each cache. The processes settle at the same time,
-// which takes a minute and little CPU time, and reconcile one after the other.
-func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading, error) {
+// start starts the processes of one operator, one for each cache. The caller closes them, also
+// after an error.
+func (b *operatorsBench) start(ctx context.Context, i int, steady time.Duration) (all []*harness.Child, err error) {
 	settle := harness.RepackTime
 	if b.percent < 100 {
 		settle = 0
 	}
-	children := make([]*harness.Child, len(operatorSides))
-	for s, side := range operatorSides {
+	for _, side := range operatorSides {
 		b.processes++
 		task := operatorTask{
 			URL: fmt.Sprintf("%s/%d/%d", b.url, i, b.processes), Operator: i, Percent: b.percent,
-			Ours: side.ours, Tap: side.tap, Settle: settle,
+			Ours: side.ours, Tap: side.tap, Settle: settle, Steady: steady,
 		}
 		if folder := os.Getenv(profileVariable); folder != "" {
 			task.Profile = filepath.Join(folder,
@@ -126,16 +177,36 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 		}
 		c, err := harness.StartChild(ctx, RoleName, task)
 		if err != nil {
-			return nil, err
+			return all, err
 		}
-		defer c.Close()
-		children[s] = c
+		all = append(all, c)
 	}
+	return all, nil
+}
+
+// settled waits until the processes of one operator have settled.
+func (b *operatorsBench) settled(i int, children []*harness.Child) error {
 	for s, c := range children {
 		var settled bool
 		if err := c.Answer(&settled); err != nil {
-			return nil, fmt.Errorf("%s did not sync: %w", operatorSides[s].Name, err)
+			return fmt.Errorf("%s of %s did not sync: %w", operatorSides[s].Name, b.operators[i].name, err)
 		}
+	}
+	return nil
+}
+
+// runOnce measures one operator with each cache. The processes settle at the same time,
+// which takes a minute and little CPU time, and reconcile one after the other.
+func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading, error) {
+	children, err := b.start(ctx, i, 0)
+	for _, c := range children {
+		defer c.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := b.settled(i, children); err != nil {
+		return nil, err
 	}
 	readings := make([]operatorReading, len(operatorSides))
 	for s, c := range children {
@@ -150,57 +221,64 @@ func (b *operatorsBench) runOnce(ctx context.Context, i int) ([]operatorReading,
 }
 
 // operatorRatios are the results of a side divided by those of controller-runtime's cache.
-type operatorRatios struct{ cpu, heap, p99 float64 }
-
-func (r operatorRatios) String() string {
-	return fmt.Sprintf("cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f", r.cpu, r.heap, r.p99)
-}
+type operatorRatios struct{ cpu, heap, p99, steadyHeap float64 }
 
 // ratiosOf returns the ratios of one operator.
-func ratiosOf(readings []operatorReading, side int) operatorRatios {
+func ratiosOf(readings []operatorReading, steady []steadyReading, side int) operatorRatios {
 	ours, theirs := readings[side], readings[0]
 	return operatorRatios{
-		cpu:  ours.CPU.Seconds() / theirs.CPU.Seconds(),
-		heap: float64(ours.Heap) / float64(theirs.Heap),
-		p99:  ours.P99.Seconds() / theirs.P99.Seconds(),
+		cpu:        ours.CPU.Seconds() / theirs.CPU.Seconds(),
+		heap:       float64(ours.Heap) / float64(theirs.Heap),
+		p99:        ours.P99.Seconds() / theirs.P99.Seconds(),
+		steadyHeap: float64(steady[side].Heap) / float64(steady[0].Heap),
 	}
 }
 
-// ratios returns the median ratios of all operators that were measured.
-func (m operatorResults) ratios(side int) operatorRatios {
+// summary returns the largest and the median ratios of all operators that were measured.
+func (m operatorResults) summary(steady [][]steadyReading, side int) string {
 	var all []operatorRatios
-	for _, readings := range m {
+	for i, readings := range m {
 		if readings != nil {
-			all = append(all, ratiosOf(readings, side))
+			all = append(all, ratiosOf(readings, steady[i], side))
 		}
 	}
-	median := func(of func(operatorRatios) float64) float64 { return of(harness.Median(all, of)) }
-	return operatorRatios{
-		cpu:  median(func(r operatorRatios) float64 { return r.cpu }),
-		heap: median(func(r operatorRatios) float64 { return r.heap }),
-		p99:  median(func(r operatorRatios) float64 { return r.p99 }),
+	cpu := func(r operatorRatios) float64 { return r.cpu }
+	heap := func(r operatorRatios) float64 { return r.heap }
+	p99 := func(r operatorRatios) float64 { return r.p99 }
+	largest := func(of func(operatorRatios) float64) (most float64) {
+		for _, r := range all {
+			most = max(most, of(r))
+		}
+		return most
 	}
+	median := func(of func(operatorRatios) float64) float64 { return of(harness.Median(all, of)) }
+	return fmt.Sprintf("cpu-max=%.2f p99-max=%.2f heap-max=%.2f steady-heap-max=%.2f "+
+		"cpu-ratio=%.2f heap-ratio=%.2f p99-ratio=%.2f",
+		largest(cpu), largest(p99), largest(heap), largest(func(r operatorRatios) float64 { return r.steadyHeap }),
+		median(cpu), median(heap), median(p99))
 }
 
 // report returns the report.
-func (b *operatorsBench) report(medians operatorResults) *harness.Report {
-	without, with := medians.ratios(1), medians.ratios(2)
+func (b *operatorsBench) report(medians operatorResults, steady [][]steadyReading) *harness.Report {
 	r := &harness.Report{
 		Name: "operators",
 		Heading: fmt.Sprintf("Reads of five operators, each with each cache in a process of its own; %s. "+
 			"CPU is per reconcile, with the change that caused it and garbage collection. "+
+			"Steady is at 0.2 reconciles a second, once. "+
 			"Ratios are to controller-runtime's cache.",
 			harness.Repetitions(b.runs)),
 		Columns:  []string{"operator", "cache"},
 		Measures: harness.Compat,
 		Figure:   harness.Figure{Title: "Reads of five operators"},
 		Partial:  b.percent != 100 || os.Getenv(caseVariable) != "" || os.Getenv(profileVariable) != "",
-		Summary:  fmt.Sprintf("without the tap: %v\noperators: %v", without, with),
+		Summary: fmt.Sprintf("without the tap: %s\noperators: %s",
+			medians.summary(steady, 1), medians.summary(steady, 2)),
 	}
 	// reading is the median of one side, and its ratios.
 	type reading struct {
 		operatorReading
-		ratio operatorRatios
+		steady steadyReading
+		ratio  operatorRatios
 	}
 	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 }
 	for i, readings := range medians {
@@ -210,7 +288,7 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 		op := &b.operators[i]
 		var rows []harness.Row[reading]
 		for s, side := range operatorSides {
-			m := reading{readings[s], ratiosOf(readings, s)}
+			m := reading{readings[s], steady[i][s], ratiosOf(readings, steady[i], s)}
 			rows = append(rows, harness.Row[reading]{
 				Bar: side.Bar, Cells: []string{op.name, side.Name},
 				Key:     harness.Key(op.name) + "." + harness.Key(side.Name),
@@ -229,9 +307,17 @@ func (b *operatorsBench) report(medians operatorResults) *harness.Report {
 			harness.Col("live heap, MB", harness.MB, func(m reading) int64 {
 				return m.Heap
 			}, op.name+": live heap, MB").As("heap", "bytes"),
+			harness.Col("steady heap, MB", harness.MB, func(m reading) int64 {
+				return m.steady.Heap
+			}).As("steady-heap", "bytes"),
+			harness.Col("read per minute, %", "%.1f", func(m reading) float64 {
+				return 100 * m.steady.Share
+			}).As("read-share", "%"),
 			harness.Col("CPU ratio", "%.2f", func(m reading) float64 { return m.ratio.cpu }).As("cpu-ratio", ""),
 			harness.Col("heap ratio", "%.2f", func(m reading) float64 { return m.ratio.heap }).As("heap-ratio", ""),
 			harness.Col("p99 ratio", "%.2f", func(m reading) float64 { return m.ratio.p99 }).As("p99-ratio", ""),
+			harness.Col("steady heap ratio", "%.2f", func(m reading) float64 { return m.ratio.steadyHeap }).
+				As("steady-heap-ratio", ""),
 		)
 	}
 	return r

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -50,6 +51,8 @@ type operatorTask struct {
 	Ours, Tap bool
 	// Settle is how long to wait, at least, until the memory has settled.
 	Settle time.Duration
+	// Steady is how long the operator reconciles at a low rate, first to warm up and then measured.
+	Steady time.Duration
 	// Profile, if it is not empty, is the file for a CPU profile of the reconciles.
 	Profile string
 }
@@ -68,8 +71,19 @@ type operatorReading struct {
 	Gets, Lists, Objects float64
 }
 
+// steadyReading is the result of the reconciles at a low rate.
+type steadyReading struct {
+	// Heap is the live heap at the end.
+	Heap int64
+	// Share is the share of the cached objects that were read in one minute.
+	Share float64
+}
+
+// steadyInterval is the time between two reconciles at the low rate: 0.2 per second.
+const steadyInterval = 5 * time.Second
+
 // Role is the [harness.Role] of a process with one operator. It syncs, settles and answers. It measures the
-// reconciles when the benchmark requests that.
+// reconciles, at a low rate or at full speed, when the benchmark requests that.
 func Role(text []byte, in io.Reader, out io.Writer) error {
 	var task operatorTask
 	if err := json.Unmarshal(text, &task); err != nil {
@@ -94,12 +108,20 @@ func Role(text []byte, in io.Reader, out io.Writer) error {
 	if _, err := commands.ReadString('\n'); err != nil {
 		return nil // the benchmark has ended
 	}
+	defer goruntime.KeepAlive(p)
+	if task.Steady > 0 {
+		r, err := p.steady(ctx, &task)
+		if err != nil {
+			return err
+		}
+		r.Heap = harness.MeasureFootprint().Since(before).Heap
+		return answers.Encode(r)
+	}
 	r, err := p.measure(ctx, &task)
 	if err != nil {
 		return err
 	}
 	r.Heap = harness.MeasureFootprint().Since(before).Heap
-	goruntime.KeepAlive(p)
 	return answers.Encode(r)
 }
 
@@ -109,6 +131,8 @@ type operatorProcess struct {
 	reads *operatorReads
 	// changed receives the keys of changed resources of the first kind.
 	changed chan types.NamespacedName
+	// objects counts the objects in the caches.
+	objects atomic.Int64
 }
 
 // startOperator starts the caches and waits until they have synced.
@@ -204,11 +228,14 @@ func (p *operatorProcess) inform(ctx context.Context, c cache.Cache, second bool
 		if err != nil {
 			return err
 		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) {
-			if o := now.(client.Object); i == 0 {
-				p.changed <- client.ObjectKeyFromObject(o)
-			}
-		}}); err != nil {
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { p.objects.Add(1) },
+			UpdateFunc: func(_, now any) {
+				if o := now.(client.Object); i == 0 {
+					p.changed <- client.ObjectKeyFromObject(o)
+				}
+			},
+		}); err != nil {
 			return err
 		}
 	}
@@ -217,7 +244,7 @@ func (p *operatorProcess) inform(ctx context.Context, c cache.Cache, second bool
 
 // measure runs the reconciles.
 func (p *operatorProcess) measure(ctx context.Context, task *operatorTask) (r operatorReading, err error) {
-	if _, err := p.run(ctx, task, p.warm); err != nil {
+	if _, err := p.run(ctx, task, p.warm()); err != nil {
 		return r, err
 	}
 	goruntime.GC()
@@ -245,29 +272,53 @@ func (p *operatorProcess) measure(ctx context.Context, task *operatorTask) (r op
 	return r, nil
 }
 
+// steady reconciles at a low rate, first without and then with recording the reads.
+func (p *operatorProcess) steady(ctx context.Context, task *operatorTask) (r steadyReading, err error) {
+	for _, p.reads.seen = range []map[string]bool{nil, {}} {
+		for began := time.Now(); time.Since(began) < task.Steady; time.Sleep(steadyInterval) {
+			if _, err := p.change(ctx, task, 1); err != nil {
+				return r, err
+			}
+		}
+	}
+	r.Share = float64(len(p.reads.seen)) / float64(p.objects.Load()) / task.Steady.Minutes()
+	p.reads.seen = nil
+	return r, nil
+}
+
 // run requests changes and reconciles them, at least n. It returns how long the reads of
 // each took.
-func (p *operatorProcess) run(ctx context.Context, task *operatorTask, n int) (took harness.Latencies, err error) {
-	for len(took) < n {
-		resp, err := http.Get(task.URL + changePath)
+func (p *operatorProcess) run(ctx context.Context, task *operatorTask, n int) (all harness.Latencies, err error) {
+	for len(all) < n {
+		took, err := p.change(ctx, task, p.batch())
 		if err != nil {
 			return nil, err
 		}
-		_ = resp.Body.Close() // it is empty
-		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("request changes of %s: %s", p.name, resp.Status)
-		}
-		for range p.batch() {
-			select {
-			case key := <-p.changed:
-				began := time.Now()
-				if err := p.reconcile(ctx, p.reads, key); err != nil {
-					return nil, fmt.Errorf("reconcile %s of %s: %w", key, p.name, err)
-				}
-				took = append(took, time.Since(began))
-			case <-time.After(time.Minute):
-				return nil, fmt.Errorf("a change of %s did not arrive", p.name)
+		all = append(all, took...)
+	}
+	return all, nil
+}
+
+// change requests n changes and reconciles them. It returns how long the reads of each took.
+func (p *operatorProcess) change(ctx context.Context, task *operatorTask, n int) (took harness.Latencies, err error) {
+	resp, err := http.Get(fmt.Sprintf("%s%s?n=%d", task.URL, changePath, n))
+	if err != nil {
+		return nil, err
+	}
+	_ = resp.Body.Close() // it is empty
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("request changes of %s: %s", p.name, resp.Status)
+	}
+	for range n {
+		select {
+		case key := <-p.changed:
+			began := time.Now()
+			if err := p.reconcile(ctx, p.reads, key); err != nil {
+				return nil, fmt.Errorf("reconcile %s of %s: %w", key, p.name, err)
 			}
+			took = append(took, time.Since(began))
+		case <-time.After(time.Minute):
+			return nil, fmt.Errorf("a change of %s did not arrive", p.name)
 		}
 	}
 	return took, nil
@@ -297,7 +348,7 @@ func newOperatorsServer(all []operator) *operatorsServer {
 	return &operatorsServer{operators: all, watches: map[string]chan int{}, changes: map[string]int{}}
 }
 
-// ServeHTTP serves /OPERATOR/PROCESS/change and /OPERATOR/PROCESS/api…, where OPERATOR is a
+// ServeHTTP serves /OPERATOR/PROCESS/change?n=CHANGES and /OPERATOR/PROCESS/api…, where OPERATOR is a
 // number.
 func (s *operatorsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
@@ -308,7 +359,12 @@ func (s *operatorsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	op, process := &s.operators[number], parts[0]+"/"+parts[1]
 	if "/"+parts[2] == changePath {
-		s.change(w, process, op.batch())
+		n, err := strconv.Atoi(r.URL.Query().Get("n"))
+		if err != nil || n > op.batch() {
+			http.Error(w, "the number of changes is missing or too large", http.StatusBadRequest)
+			return
+		}
+		s.change(w, process, n)
 		return
 	}
 	for i := range op.kinds {
