@@ -46,6 +46,17 @@ var (
 	informerDelay = Define(Histogram, "watershed_informer_event_delay_seconds",
 		"Time from the arrival of the first event of a batch until the batch is stored.", "cluster", "resource")
 
+	valuesKept = Define(Gauge, "watershed_values_kept",
+		"Decoded values that an informer keeps because they are read again in time.", "cluster", "resource")
+	valueBytes = Define(Gauge, "watershed_values_kept_bytes",
+		"About the size of these values. It is part of the decoded memory.", "cluster", "resource")
+	valueLifetime = Define(Gauge, "watershed_values_lifetime_seconds",
+		"How long a value is kept that is not read.", "cluster", "resource")
+	valueHits = Define(Counter, "watershed_values_hits_total",
+		"Reads that found a decoded value, counted by a sample.", "cluster", "resource")
+	valueDecodes = Define(Counter, "watershed_values_decoded_total", "Values that an informer has decoded.",
+		"cluster", "resource")
+
 	handlerLag = Define(Gauge, "watershed_handler_lag_changes",
 		"Changes that wait for a handler.", "cluster", "resource", "handler")
 	handlerBusy = Define(Gauge, "watershed_handler_busy_seconds",
@@ -63,6 +74,7 @@ var (
 var informerMetrics = []*Definition{
 	objects, packed, memory, informerStaleness, informerQueued, informerRelists, informerEvents, informerFailures,
 	informerDropped, informerBad, informerDelay,
+	valuesKept, valueBytes, valueLifetime, valueHits, valueDecodes,
 	handlerLag, handlerBusy, handlerCalls, handlerPanics, handlerExpired,
 }
 
@@ -103,6 +115,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 			sink.Distribution(informerDelay, i.Counts.Delay, at...)
 		}
 		sink.Count(informerBad, i.Status.Undecodable, at...)
+		sink.values(&i.Values, at)
 		sink.handlers(i.Status.Handlers, now, at)
 	}
 }
@@ -130,6 +143,18 @@ func (s Sink) counts(to countMetrics, n *watershed.Counts, at ...string) {
 	s.Count(to.events, n.Updated, with("updated")...)
 	s.Count(to.events, n.Deleted, with("deleted")...)
 	s.Count(to.dropped, n.Dropped, at...)
+}
+
+// values sends the counts of decoded values, unless nothing was decoded.
+func (s Sink) values(v *watershed.ValueStats, at []string) {
+	if v.Decodes == 0 {
+		return
+	}
+	s.Put(valuesKept, float64(v.Kept), at...)
+	s.Put(valueBytes, float64(v.KeptBytes), at...)
+	s.Put(valueLifetime, v.Lifetime.Seconds(), at...)
+	s.Count(valueHits, v.Hits, at...)
+	s.Count(valueDecodes, v.Decodes, at...)
 }
 
 // handlers sends the progress of handlers. Those with the same name are added up.
@@ -179,6 +204,11 @@ func add(sum, i *watershed.InformerStats) {
 	sum.LogBytes += i.LogBytes
 	sum.DictionaryBytes += i.DictionaryBytes
 	sum.DecodedBytes += i.DecodedBytes
+	sum.Values.Kept += i.Values.Kept
+	sum.Values.KeptBytes += i.Values.KeptBytes
+	sum.Values.Hits += i.Values.Hits
+	sum.Values.Decodes += i.Values.Decodes
+	sum.Values.Lifetime = max(sum.Values.Lifetime, i.Values.Lifetime)
 	if since := i.Status.Reflector.StaleSince; sum.Status.Reflector.StaleSince.IsZero() ||
 		!since.IsZero() && since.Before(sum.Status.Reflector.StaleSince) {
 		sum.Status.Reflector.StaleSince = since

@@ -94,7 +94,8 @@ watershed_objects{cluster="",resource=""} 6
 			gathered(t, registry, "watershed_handler_panics_total", "handler", "h") == 2
 	})
 	expect.Equal(t, gathered(t, registry, "watershed_informer_relists_total", "cause", "begun"), 2)
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 17+5 {
+	expect.Equal(t, gathered(t, registry, "watershed_values_decoded_total", "cluster", ""), 3)
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 17+5+5 {
 		t.Errorf("%d series, %v", n, err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

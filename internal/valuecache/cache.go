@@ -214,17 +214,10 @@ func read[P any](c *Cache, v *views.View[P], p *P, size int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.suspended {
-		return
-	}
-	size, fresh := v.Keep(p, size, c)
-	if !fresh {
+	if c.suspended || !v.Keep(p, size, c) {
 		return
 	}
 	v.Read.Store(c.epoch.Load())
-	c.n.Add(1)
-	c.bytes.Add(int64(size))
-	memory.kept.Add(int64(size))
 	c.kept = append(c.kept, v)
 	if c.timer == nil {
 		memory.join(c)
@@ -237,11 +230,11 @@ func (c *Cache) fits(size int) bool {
 	return (c.max == 0 || c.bytes.Load()+int64(size) <= c.max) && memory.fits(size)
 }
 
-// Dropped counts a value that is not kept any more. It is the [views.Holder] of the values.
-func (c *Cache) Dropped(size int) {
-	c.n.Add(-1)
-	c.bytes.Add(-int64(size))
-	memory.kept.Add(-int64(size))
+// Hold counts values that are kept. It is the method of [views.Holder].
+func (c *Cache) Hold(values, bytes int) {
+	c.n.Add(int64(values))
+	c.bytes.Add(int64(bytes))
+	memory.kept.Add(int64(bytes))
 }
 
 // period returns the time between two ticks.

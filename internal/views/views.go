@@ -29,8 +29,11 @@ type anyView interface {
 	Drop()
 }
 
-// Holder is told when a value that it has kept is dropped.
-type Holder interface{ Dropped(size int) }
+// Holder counts the values that are kept for it.
+type Holder interface {
+	// Hold adds a value and its size, or removes them if both are negative.
+	Hold(values, bytes int)
+}
 
 // View is the place of an object's value of type P. It outlives the value, so that the next
 // reader knows when the value was read.
@@ -38,13 +41,13 @@ type View[P any] struct {
 	value weak.Pointer[P]
 	// kept keeps the value alive. It is nil if nothing does.
 	kept atomic.Pointer[P]
-	// place is the value's place in the cache that has kept it. It is written once, before kept.
-	place *place
+	// place says who counts the value. It is written once, before kept.
+	place atomic.Pointer[place]
 	// Read is when the value was read: what that means is up to the cache. 0 is never.
 	Read atomic.Uint32
 }
 
-// place is what is known about a value that a cache has kept.
+// place is the first holder of a value and its size for it.
 type place struct {
 	by   Holder
 	size int
@@ -106,20 +109,26 @@ func (v *View[P]) dead() bool { return v.Value() == nil }
 // Kept returns the value if it is kept, else nil.
 func (v *View[P]) Kept() *P { return v.kept.Load() }
 
-// Keep keeps p, the value of the view, alive until Drop. It returns the size that the holder is
-// told when the value is dropped, which is that of the first call, and whether the value was not
-// kept before. A view has one holder, which makes one call of Keep at a time.
-func (v *View[P]) Keep(p *P, size int, by Holder) (int, bool) {
-	if v.place == nil {
-		v.place = &place{by: by, size: size}
+// Keep keeps p, the value of the view, alive until Drop. It reports whether it was not kept
+// before. The holder of the first call counts it, with that size: several informers may have the
+// same object.
+func (v *View[P]) Keep(p *P, size int, by Holder) bool {
+	if v.place.Load() == nil {
+		v.place.CompareAndSwap(nil, &place{by: by, size: size})
 	}
-	return v.place.size, v.kept.CompareAndSwap(nil, p)
+	if !v.kept.CompareAndSwap(nil, p) {
+		return false
+	}
+	first := v.place.Load()
+	first.by.Hold(1, first.size)
+	return true
 }
 
 // Drop stops keeping the value alive. Readers that have it can continue to use it.
 func (v *View[P]) Drop() {
 	if v.kept.Swap(nil) != nil {
-		v.place.by.Dropped(v.place.size)
+		first := v.place.Load()
+		first.by.Hold(-1, -first.size)
 	}
 }
 
