@@ -33,7 +33,7 @@ type Codec[T any] struct {
 // codec decodes and encodes the values of an informer.
 type codec[T any] struct {
 	// decode and read return the shared value of an object, fresh a new one. Decode is for
-	// handlers and indexes, which see every object once, read for readers: see [valuecache.Read].
+	// handlers and indexes, which see every object once, read for readers: see [valuecache.Decode].
 	decode, read, fresh func(*wire.Object) (T, error)
 	// held returns the value that decode would return without decoding. like is fresh
 	// given the value of another state, with which the new value shares parts.
@@ -48,9 +48,12 @@ type codec[T any] struct {
 
 func newCodec[T wire.Pointer[P], P any](values *valuecache.Cache) codec[T] {
 	_, raw := any(T(nil)).(*wire.Object)
+	if raw {
+		values = nil // nothing is decoded
+	}
 	return codec[T]{
-		decode: func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, values) },
-		read:   func(o *wire.Object) (T, error) { return valuecache.Read[T](o, values) },
+		decode: func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, values, false) },
+		read:   func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, values, true) },
 		fresh:  wire.DecodeFresh[T, P],
 		held:   wire.Held[T, P],
 		like: func(o, like *wire.Object, value T) (T, error) {

@@ -14,7 +14,8 @@
 //	}
 //	pods := factory.InformerFor(&corev1.Pod{}, newPods)
 //
-// Objects are kept as packed bytes and decoded when they are read. [Tap] in the client's
+// Objects are kept as packed bytes and decoded when they are read. Values that are read again
+// soon stay decoded, see [Options.Values]. [Tap] in the client's
 // transport passes the bytes of watches to informers as the server sent them. Without it,
 // and in lists, the client decodes objects first and they are encoded again, which costs
 // CPU time at every change, but no memory.

@@ -20,7 +20,7 @@ type Options struct {
 	// Fast keeps objects as the server sent them, which takes more memory and less CPU
 	// time. Default: they are packed.
 	Fast bool
-	// Values configures which decoded values are kept for the next reads.
+	// Values configures which decoded values each informer keeps for the next reads.
 	Values watershed.ValueOptions
 	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields

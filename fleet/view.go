@@ -70,7 +70,7 @@ func OfResource[T wire.Pointer[P], P any](f *Fleet, r schema.GroupResource) *Vie
 	return &View[T]{
 		fleet:      f,
 		collection: f.catalog.Collection(r),
-		decode:     func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, f.values) },
+		decode:     func(o *wire.Object) (T, error) { return valuecache.Decode[T](o, f.values, false) },
 	}
 }
 

@@ -5,6 +5,7 @@ package valuecache
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	// DefaultRecent is the size of the ring of an informer, in bytes.
+	// DefaultRecent is the size of the values that an informer has decoded last, in bytes.
 	DefaultRecent = 4 << 20
 	// DefaultBytesPerCPU is how many bytes of memory cost as much as one CPU. Cloud providers
 	// charge 7 to 9 GB.
@@ -30,20 +31,20 @@ const (
 
 // Options configures a [Cache].
 type Options struct {
-	// Recent limits the ring of the values that were decoded last, in bytes.
+	// Recent limits the values that were decoded last, in bytes.
 	Recent int
-	// BytesPerCPU is how many bytes of memory cost as much as one CPU. If it is 0, only the
-	// ring keeps values.
+	// BytesPerCPU is how many bytes of memory cost as much as one CPU. If it is 0, only
+	// these are kept.
 	BytesPerCPU int64
-	// Max limits the values beside the ring, in bytes. 0 is no limit: objects have one value
+	// Max limits the other values, in bytes. 0 is no limit: objects have one value
 	// of each type.
 	Max int64
 }
 
 // Cache keeps decoded values, so that they need not be decoded again. All methods are safe for
-// concurrent use, and do nothing on nil.
+// concurrent use. Values that are decoded for a nil Cache are not kept.
 //
-// A ring keeps the latest values. In addition, a value earns a place when it is read twice
+// The latest values are kept. In addition, a value earns a place when it is read twice
 // within T, the time in which holding it costs as much as decoding it again:
 //
 //	T = time to decode a byte of it * BytesPerCPU / (1 + GOGC/100)
@@ -55,8 +56,7 @@ type Options struct {
 // Readers of a kept value take no lock, and write to it only if it was not read since the last
 // sweep. A cache costs about 300 bytes.
 type Cache struct {
-	max    int64
-	perCPU int64
+	opts Options
 	// began is when the clock of the marks began.
 	began time.Time
 	// epoch is the number of sweeps, the mark of kept values.
@@ -74,14 +74,16 @@ type Cache struct {
 	swept time.Time
 
 	// mu guards the fields below. It may be taken while sweeping is held.
-	mu   sync.Mutex
-	ring ring
+	mu     sync.Mutex
+	recent recent
 	// kept has the views of the kept values, and perhaps others until the next sweep. timer
 	// runs while it has any.
 	kept  []keptView
 	timer *time.Timer
 	// suspended means that no values are kept.
 	suspended bool
+	// watching means that collected is called after the next collection.
+	watching bool
 }
 
 // keptView is a [views.View] of any type.
@@ -92,16 +94,17 @@ type keptView interface {
 
 // New returns an empty cache.
 func New(opts Options) *Cache {
-	return &Cache{
-		max: opts.Max, perCPU: opts.BytesPerCPU, began: time.Now(), ring: ring{max: opts.Recent},
+	if memory.limit.Load() == 0 && opts.BytesPerCPU > 0 {
+		memory.check()
 	}
+	return &Cache{opts: opts, began: time.Now(), recent: recent{max: opts.Recent}}
 }
 
 // Stats are the counts of a cache.
 type Stats struct {
 	// Kept is the number of values that have earned a place, KeptBytes about what they take.
 	Kept, KeptBytes int64
-	// RecentBytes is about what the values in the ring take. Some may be kept as well.
+	// RecentBytes is about what the latest values take. Some may be kept as well.
 	RecentBytes int64
 	// Hits and Decodes are about how many reads found a value, and how many values were decoded.
 	Hits, Decodes uint64
@@ -118,19 +121,16 @@ func (c *Cache) Stats() (s Stats) {
 	s.Hits = c.hits.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.RecentBytes = int64(c.ring.bytes)
+	s.RecentBytes = int64(c.recent.bytes)
 	return s
 }
 
-// Resize changes the bound of the ring, and drops the oldest values that exceed it.
+// Resize changes the bound of the latest values, and drops the oldest that exceed it.
 func (c *Cache) Resize(max int) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ring.max = max
-	c.ring.drop(0)
+	c.recent.max = max
+	c.recent.drop(0)
 }
 
 // Clear drops all values.
@@ -138,18 +138,19 @@ func (c *Cache) Clear() { c.clear(false) }
 
 // Suspend drops all values, and keeps no others until Resume. Values that are decoded meanwhile
 // belong to objects that nothing may need any more. It waits for a sweep that is under way.
-func (c *Cache) Suspend() { c.clear(true) }
+func (c *Cache) Suspend() {
+	if c != nil {
+		c.clear(true)
+	}
+}
 
 func (c *Cache) clear(suspend bool) {
-	if c == nil {
-		return
-	}
 	c.sweeping.Lock()
 	defer c.sweeping.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.suspended = c.suspended || suspend
-	c.ring.clear()
+	c.recent = recent{max: c.recent.max}
 	for _, v := range c.kept {
 		v.Drop()
 	}
@@ -174,7 +175,7 @@ func (c *Cache) hit() {
 	}
 }
 
-// decoded counts a value that took some time to decode, and adds it to the ring.
+// decoded counts a value that took some time to decode, and keeps it as the latest one.
 func (c *Cache) decoded(value any, size int, took time.Duration) {
 	if c == nil {
 		return
@@ -184,32 +185,31 @@ func (c *Cache) decoded(value any, size int, took time.Duration) {
 	cost, before, n := took.Nanoseconds()*1000/int64(size), c.cost.Load(), int64(c.decodes.Add(1))
 	c.cost.Store(before + (min(cost, 4*before+cost/n)-before)/min(n, settling))
 	if !c.suspended {
-		c.ring.add(value, size)
+		c.recent.add(value, size)
 	}
 }
 
 // lifetime returns T.
 func (c *Cache) lifetime() time.Duration {
 	cost := c.cost.Load()
-	if cost <= 0 || c.perCPU == 0 {
+	if cost <= 0 || c.opts.BytesPerCPU == 0 {
 		return 0
 	}
-	t := float64(cost) / 1000 * float64(c.perCPU) / memory.headroom()
+	t := float64(cost) / 1000 * float64(c.opts.BytesPerCPU) / memory.headroom()
 	return max(min(time.Duration(t), longest)>>memory.scarce.Load(), shortest)
 }
 
-// now returns the time of a read for its mark, in milliseconds and never 0. It repeats after 49
-// days, and a value that was read at such a distance may be kept for T.
-func (c *Cache) now() uint32 { return max(uint32(time.Since(c.began).Milliseconds()), 1) }
-
-// read records a read of a value that is not kept, and keeps it if it was read within T before.
+// read records a read of a value that is not kept, and keeps it if it was read within T before. The
+// mark is in milliseconds and never 0. It repeats after 49 days, and a value that was read at such
+// a distance may be kept for T.
 func read[P any](c *Cache, v *views.View[P], p *P, size int) {
-	if c == nil || c.perCPU == 0 {
+	if c == nil || c.opts.BytesPerCPU == 0 {
 		return
 	}
-	now := c.now()
+	now := max(uint32(time.Since(c.began).Milliseconds()), 1)
 	before := v.Read.Swap(now)
-	if before == 0 || time.Duration(now-before)*time.Millisecond > c.lifetime() || !c.fits(size) {
+	if before == 0 || time.Duration(now-before)*time.Millisecond > c.lifetime() || !memory.fits(size) ||
+		c.opts.Max > 0 && c.bytes.Load()+int64(size) > c.opts.Max {
 		return
 	}
 	c.mu.Lock()
@@ -220,14 +220,9 @@ func read[P any](c *Cache, v *views.View[P], p *P, size int) {
 	v.Read.Store(c.epoch.Load())
 	c.kept = append(c.kept, v)
 	if c.timer == nil {
-		memory.join(c)
 		c.timer = time.AfterFunc(c.period(), c.tick)
+		c.watchLocked()
 	}
-}
-
-// fits reports whether a value of a size may be kept.
-func (c *Cache) fits(size int) bool {
-	return (c.max == 0 || c.bytes.Load()+int64(size) <= c.max) && memory.fits(size)
 }
 
 // Hold counts values that are kept. It is the method of [views.Holder].
@@ -245,8 +240,27 @@ func (c *Cache) restLocked() {
 	if len(c.kept) == 0 && c.timer != nil {
 		c.timer.Stop()
 		c.timer = nil
-		memory.leave(c)
 	}
+}
+
+// watchLocked makes the runtime call collected after the next collection.
+func (c *Cache) watchLocked() {
+	if !c.watching && c.timer != nil {
+		c.watching = true
+		runtime.AddCleanup(&struct{ _ [16]byte }{}, (*Cache).collected, c)
+	}
+}
+
+// collected checks the memory after a collection, and drops values if it is scarce.
+func (c *Cache) collected() {
+	memory.check()
+	if memory.scarce.Load() > 0 || !memory.fits(0) {
+		c.sweep()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watching = false
+	c.watchLocked()
 }
 
 // tick checks the memory of the process, and sweeps when T/2 has passed.

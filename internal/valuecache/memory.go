@@ -5,7 +5,6 @@ package valuecache
 
 import (
 	"math"
-	"runtime"
 	"runtime/metrics"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,9 @@ const (
 	// checkEvery is how often the memory of the process is checked while values are kept, in
 	// addition to each garbage collection.
 	checkEvery = time.Second
+	// checkAgain is how long a check is as good as another one, so that one collection does not
+	// cause a check by each cache.
+	checkAgain = time.Second / 100
 	// limitShare is the part of GOMEMLIMIT that the kept values of all caches may take.
 	limitShare = 4
 	// scarceAbove is the part of GOMEMLIMIT above which memory is scarce, in percent.
@@ -33,91 +35,12 @@ type processMemory struct {
 	// scarce is how often T is halved. Each check above the limit adds one, and each other
 	// check removes one.
 	scarce atomic.Int32
-	// limit is GOMEMLIMIT, 0 before the first check, and gogc GOGC in percent.
+	// limit is GOMEMLIMIT, and gogc GOGC in percent, both 0 before the first check.
 	limit, gogc atomic.Int64
 	checking    sync.Mutex
 	// checked and collections are when the memory was checked last. checking guards them.
 	checked     time.Time
 	collections uint64
-
-	// mu guards the fields below. It is taken after the mu of a cache.
-	mu sync.Mutex
-	// active has the caches that keep values.
-	active map[*Cache]struct{}
-	// watching means that collected is called after the next collection.
-	watching bool
-}
-
-// join adds a cache that keeps values.
-func (m *processMemory) join(c *Cache) {
-	m.check()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.active == nil {
-		m.active = map[*Cache]struct{}{}
-	}
-	m.active[c] = struct{}{}
-	m.watchLocked()
-}
-
-// leave removes a cache that does not keep values any more.
-func (m *processMemory) leave(c *Cache) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.active, c)
-}
-
-// watchLocked makes the runtime call collected after the next collection.
-func (m *processMemory) watchLocked() {
-	if m.watching || len(m.active) == 0 {
-		return
-	}
-	m.watching = true
-	runtime.AddCleanup(&struct{ _ [16]byte }{}, (*processMemory).collected, m)
-}
-
-// collected checks the memory after a collection, and makes the caches drop values if it is scarce.
-func (m *processMemory) collected() {
-	m.check()
-	m.mu.Lock()
-	m.watching = false
-	m.watchLocked()
-	var active []*Cache
-	if m.scarce.Load() > 0 || !m.fits(0) {
-		for c := range m.active {
-			active = append(active, c)
-		}
-	}
-	m.mu.Unlock()
-	for _, c := range active {
-		c.sweep()
-	}
-}
-
-// The metrics of the runtime that check reads.
-const (
-	limitMetric = iota
-	gogcMetric
-	cyclesMetric
-	totalMetric
-	releasedMetric
-	freeMetric
-	objectsMetric
-	liveMetric
-	metricCount
-)
-
-func samples() []metrics.Sample {
-	s := make([]metrics.Sample, metricCount)
-	s[limitMetric].Name = "/gc/gomemlimit:bytes"
-	s[gogcMetric].Name = "/gc/gogc:percent"
-	s[cyclesMetric].Name = "/gc/cycles/total:gc-cycles"
-	s[totalMetric].Name = "/memory/classes/total:bytes"
-	s[releasedMetric].Name = "/memory/classes/heap/released:bytes"
-	s[freeMetric].Name = "/memory/classes/heap/free:bytes"
-	s[objectsMetric].Name = "/memory/classes/heap/objects:bytes"
-	s[liveMetric].Name = "/gc/heap/live:bytes"
-	return s
 }
 
 // check compares the memory that a collection would leave with GOMEMLIMIT. It does so once for
@@ -125,45 +48,51 @@ func samples() []metrics.Sample {
 func (m *processMemory) check() {
 	m.checking.Lock()
 	defer m.checking.Unlock()
-	s := samples()
-	metrics.Read(s)
-	value := func(i int) uint64 { return s[i].Value.Uint64() }
 	since := time.Since(m.checked)
-	if value(cyclesMetric) == m.collections && since >= 0 && since < checkEvery*9/10 {
+	if since >= 0 && since < checkAgain {
 		return
 	}
-	m.checked, m.collections = time.Now(), value(cyclesMetric)
-	m.limit.Store(int64(min(value(limitMetric), math.MaxInt64)))
-	gogc := value(gogcMetric)
+	v := runtimeMetrics("/gc/cycles/total:gc-cycles", "/gc/gomemlimit:bytes", "/gc/gogc:percent", "/gc/heap/live:bytes",
+		"/memory/classes/heap/objects:bytes", "/memory/classes/heap/free:bytes",
+		"/memory/classes/heap/released:bytes", "/memory/classes/total:bytes")
+	collections, limit, gogc, live, objects, free, released, total := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
+	if collections == m.collections && since >= 0 && since < checkEvery*9/10 {
+		return
+	}
 	if gogc > math.MaxInt32 { // it is off
 		gogc = 0
 	}
+	m.checked, m.collections = time.Now(), collections
+	m.limit.Store(int64(min(limit, math.MaxInt64)))
 	m.gogc.Store(int64(gogc))
-	garbage := max(value(objectsMetric), value(liveMetric)) - value(liveMetric)
-	used := value(totalMetric) - value(releasedMetric) - value(freeMetric) - garbage
+	garbage := max(objects, live) - live
 	switch scarce := m.scarce.Load(); {
-	case used > value(limitMetric)/100*scarceAbove:
+	case total-released-free-garbage > limit/100*scarceAbove:
 		m.scarce.Store(min(scarce+1, halvings))
 	case scarce > 0:
 		m.scarce.Store(scarce - 1)
 	}
 }
 
-// ready checks the memory for the first time.
-func (m *processMemory) ready() {
-	if m.limit.Load() == 0 {
-		m.check()
+// runtimeMetrics returns the values of metrics of the Go runtime.
+func runtimeMetrics(names ...string) []uint64 {
+	samples, values := make([]metrics.Sample, len(names)), make([]uint64, len(names))
+	for i, name := range names {
+		samples[i].Name = name
 	}
+	metrics.Read(samples)
+	for i := range samples {
+		values[i] = samples[i].Value.Uint64()
+	}
+	return values
 }
 
 // headroom returns how many bytes of heap a byte that is held takes.
 func (m *processMemory) headroom() float64 {
-	m.ready()
 	return 1 + float64(m.gogc.Load())/100
 }
 
 // fits reports whether another value of a size may be kept. What may be kept is halved with T.
 func (m *processMemory) fits(size int) bool {
-	m.ready()
 	return m.kept.Load()+int64(size) <= m.limit.Load()/limitShare>>m.scarce.Load()
 }

@@ -12,19 +12,10 @@ import (
 	"github.com/watershed-project/watershed/wire"
 )
 
-// Decode is [wire.Decode], but also adds the value to the ring of the cache if it had to be
-// decoded. It is for functions of the program that see every object, such as indexes and
-// handlers: a value does not earn a place by it.
-func Decode[T wire.Pointer[P], P any](o *wire.Object, c *Cache) (T, error) {
-	return decode[T](o, c, false)
-}
-
-// Read is Decode for a reader, whose reads earn a value its place.
-func Read[T wire.Pointer[P], P any](o *wire.Object, c *Cache) (T, error) {
-	return decode[T](o, c, true)
-}
-
-func decode[T wire.Pointer[P], P any](o *wire.Object, c *Cache, reads bool) (T, error) {
+// Decode is [wire.Decode], but also keeps the value as one of the latest if it had to be decoded.
+// Reads is true for a reader, whose reads earn a value its place, and false for functions of the
+// program that see every object, such as indexes and handlers.
+func Decode[T wire.Pointer[P], P any](o *wire.Object, c *Cache, reads bool) (T, error) {
 	if self, ok := any(o).(T); ok {
 		return self, nil
 	}
@@ -113,7 +104,7 @@ func (s *Sharer[T]) Held(o *wire.Object) (T, bool) {
 	return *new(T), false
 }
 
-// Decode returns the value of an object, which must not be modified. See the function Decode.
+// Decode returns the value of an object, which must not be modified.
 func (s *Sharer[T]) Decode(o *wire.Object) (T, error) { return s.decode(o, false) }
 
 // Read is Decode for a reader, whose reads earn a value its place.

@@ -145,11 +145,3 @@ func (v *View[P]) Sweep(epoch uint32) bool {
 	v.Drop()
 	return false
 }
-
-// Len returns the number of views, also of values that nobody holds any more.
-func (l *List) Len() (n int) {
-	for v := l.first.Load(); v != nil; v = v.next {
-		n++
-	}
-	return n
-}

@@ -90,7 +90,8 @@ func (r *operatorReads) listFrom(c client.Reader, into client.ObjectList, opts .
 // saw records that an object was read.
 func (r *operatorReads) saw(o client.Object) {
 	if r.seen != nil {
-		r.seen[fmt.Sprintf("%T %s %s", o, o.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(o))] = true
+		kind := o.GetObjectKind().GroupVersionKind().Kind
+		r.seen[fmt.Sprintf("%T %s %s", o, kind, client.ObjectKeyFromObject(o))] = true
 	}
 }
 

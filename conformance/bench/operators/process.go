@@ -423,10 +423,14 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 			return
 		}
 	}
-	if err := f.write(w, watch.Bookmark, f.bookmark()); err != nil {
+	last := f.bookmark()
+	if err := f.write(w, watch.Bookmark, last); err != nil {
 		return
 	}
 	w.(http.Flusher).Flush()
+	last.SetAnnotations(nil)
+	bookmarks := time.NewTicker(time.Minute) // as an API server, so that the connection is not taken for dead
+	defer bookmarks.Stop()
 	changes := make(chan int, operatorsBatch)
 	if first {
 		s.mu.Lock()
@@ -435,8 +439,15 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 	}
 	for {
 		select {
+		case <-bookmarks.C:
+			if err := f.write(w, watch.Bookmark, last); err != nil {
+				return
+			}
+			w.(http.Flusher).Flush()
 		case n := <-changes:
-			if err := f.write(w, watch.Modified, k.changed(n)); err != nil {
+			o := k.changed(n)
+			last.SetResourceVersion(o.GetResourceVersion())
+			if err := f.write(w, watch.Modified, o); err != nil {
 				return
 			}
 			if len(changes) == 0 {

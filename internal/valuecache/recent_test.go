@@ -20,12 +20,12 @@ func held(o *wire.Object) bool {
 	return ok
 }
 
-func TestRing_keepsWithinItsBound(t *testing.T) {
+func TestRecent_keepsWithinItsBound(t *testing.T) {
 	cache := valuecache.New(valuecache.Options{Recent: 1 << 20})
 	var objects []*wire.Object
 	for i := range 500 {
 		o := wiretest.PodObject(t, wire.Protobuf, i)
-		_, err := valuecache.Decode[*corev1.Pod](o, cache)
+		_, err := valuecache.Decode[*corev1.Pod](o, cache, true)
 		wiretest.Must(t, err)
 		objects = append(objects, o)
 	}
@@ -57,7 +57,7 @@ func TestSharer_sharesWhatIsRecent(t *testing.T) {
 	}}
 	o := wiretest.PodObject(t, wire.Protobuf, 1)
 	for range 3 {
-		got, err := s.Decode(o)
+		got, err := s.Read(o)
 		wiretest.Must(t, err)
 		wiretest.WantEqual(t, "value", got, o.Name()+"!")
 		runtime.GC()
