@@ -129,7 +129,7 @@ func (f *Fleet) empty() {
 		m.leave()
 	}
 	clear(f.members)
-	f.values.Clear()
+	f.values.Suspend()
 }
 
 // admit makes the members match the entries of the directory.

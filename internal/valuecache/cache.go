@@ -4,7 +4,6 @@
 package valuecache
 
 import (
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -133,23 +132,17 @@ func (c *Cache) Resize(max int) {
 	c.recent.drop(0)
 }
 
-// Clear drops all values.
-func (c *Cache) Clear() { c.clear(false) }
-
 // Suspend drops all values, and keeps no others until Resume. Values that are decoded meanwhile
 // belong to objects that nothing may need any more. It waits for a sweep that is under way.
 func (c *Cache) Suspend() {
-	if c != nil {
-		c.clear(true)
+	if c == nil {
+		return
 	}
-}
-
-func (c *Cache) clear(suspend bool) {
 	c.sweeping.Lock()
 	defer c.sweeping.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.suspended = c.suspended || suspend
+	c.suspended = true
 	c.recent = recent{max: c.recent.max}
 	for _, v := range c.kept {
 		v.Drop()
@@ -166,13 +159,6 @@ func (c *Cache) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.suspended = false
-}
-
-// hit counts a read that found a value, by a sample.
-func (c *Cache) hit() {
-	if rand.Uint32()%hitSample == 0 {
-		c.hits.Add(hitSample)
-	}
 }
 
 // decoded counts a value that took some time to decode, and keeps it as the latest one.
@@ -195,7 +181,7 @@ func (c *Cache) lifetime() time.Duration {
 	if cost <= 0 || c.opts.BytesPerCPU == 0 {
 		return 0
 	}
-	t := float64(cost) / 1000 * float64(c.opts.BytesPerCPU) / memory.headroom()
+	t := float64(cost) / 1000 * float64(c.opts.BytesPerCPU) / (1 + float64(memory.gogc.Load())/100)
 	return max(min(time.Duration(t), longest)>>memory.scarce.Load(), shortest)
 }
 

@@ -87,11 +87,6 @@ func runtimeMetrics(names ...string) []uint64 {
 	return values
 }
 
-// headroom returns how many bytes of heap a byte that is held takes.
-func (m *processMemory) headroom() float64 {
-	return 1 + float64(m.gogc.Load())/100
-}
-
 // fits reports whether another value of a size may be kept. What may be kept is halved with T.
 func (m *processMemory) fits(size int) bool {
 	return m.kept.Load()+int64(size) <= m.limit.Load()/limitShare>>m.scarce.Load()

@@ -41,7 +41,7 @@ func TestRecent_keepsWithinItsBound(t *testing.T) {
 	if held(first) {
 		t.Error("the value decoded first is still there")
 	}
-	cache.Clear()
+	cache.Suspend()
 	wiretest.Until(t, func() bool {
 		runtime.GC()
 		return !held(last)

@@ -4,6 +4,7 @@
 package valuecache
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,7 +45,9 @@ func find[P any](o *wire.Object, c *Cache, reads bool) *P {
 	if p == nil || !reads || c == nil {
 		return p
 	}
-	c.hit()
+	if rand.Uint32()%hitSample == 0 {
+		c.hits.Add(hitSample)
+	}
 	if !kept {
 		read(c, v, p, decodedSize(o, p))
 	} else if epoch := c.epoch.Load(); v.Read.Load() != epoch {

@@ -369,12 +369,12 @@ func (s *operatorsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for i := range op.kinds {
 		k := &op.kinds[i]
-		if k.path() == "/"+parts[2] && r.URL.Query().Get("sendInitialEvents") == "true" {
+		if k.path() == "/"+parts[2] && r.URL.Query().Get("watch") == "true" {
 			s.watch(w, r, k, process, i == 0)
 			return
 		}
 	}
-	http.Error(w, "only watches with initial events are served", http.StatusNotFound)
+	http.Error(w, "only watches are served", http.StatusNotFound)
 }
 
 // path returns the path of the kind's resource.
@@ -414,9 +414,10 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 		return
 	}
 	w.Header().Set("Content-Type", f.contentType())
+	initial := r.URL.Query().Get("sendInitialEvents") == "true"
 	for i := range k.count {
 		o := k.make(i)
-		if !selector.Matches(labels.Set(o.GetLabels())) {
+		if !initial || !selector.Matches(labels.Set(o.GetLabels())) {
 			continue
 		}
 		if err := f.write(w, watch.Added, o); err != nil {
@@ -424,16 +425,29 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 		}
 	}
 	last := f.bookmark()
-	if err := f.write(w, watch.Bookmark, last); err != nil {
-		return
+	if initial {
+		if err := f.write(w, watch.Bookmark, last); err != nil {
+			return
+		}
 	}
 	w.(http.Flusher).Flush()
 	last.SetAnnotations(nil)
+	if !initial {
+		last.SetResourceVersion(r.URL.Query().Get("resourceVersion"))
+	}
 	bookmarks := time.NewTicker(time.Minute) // as an API server, so that the connection is not taken for dead
 	defer bookmarks.Stop()
+	seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
+	if err != nil {
+		seconds = 3600
+	}
+	end := time.After(time.Duration(seconds) * time.Second)
 	changes := make(chan int, operatorsBatch)
 	if first {
 		s.mu.Lock()
+		if before := s.watches[process]; before != nil {
+			changes = before // the watch continues an earlier one
+		}
 		s.watches[process] = changes
 		s.mu.Unlock()
 	}
@@ -453,6 +467,8 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 			if len(changes) == 0 {
 				w.(http.Flusher).Flush()
 			}
+		case <-end:
+			return
 		case <-r.Context().Done():
 			return
 		}
