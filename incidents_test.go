@@ -138,9 +138,8 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-func widget(name string) []byte {
-	return []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: " + name +
-		", namespace: default}, spec: {size: 3}}")
+func widget(name string) string {
+	return "{apiVersion: example.com/v1, kind: Widget, metadata: {name: " + name + "}, spec: {size: 3}}"
 }
 
 // TestReal_customResourceComesAndGoes removes a resource while an informer watches it.
@@ -148,12 +147,9 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	ctx := t.Context()
 	cluster := connect(t, c.Config())
-	create := func(manifest []byte) {
+	create := func(manifest string) {
 		t.Helper()
-		expect.Eventually(t, 20*time.Second, func() error {
-			_, err := cluster.Create(ctx, manifest)
-			return err
-		})
+		expect.Eventually(t, 20*time.Second, func() error { return c.CreateManifest(ctx, manifest) })
 	}
 	resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	all := informer(t, cluster, &watershed.Options[*unstructured.Unstructured]{Resource: resource, Reflector: hasty})
@@ -174,7 +170,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 	}
 	state(reflector.Parked) // the resource did not exist yet
 	expect.Equal(t, all.HasSynced(), false)
-	create([]byte(widgets))
+	create(widgets)
 	state(reflector.Watching)
 	synced(t, all, time.Minute)
 	create(widget("one"))
@@ -185,7 +181,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 		}
 		return nil
 	})
-	if err := cluster.Delete(ctx, []byte(widgets)); err != nil {
+	if err := c.DeleteManifest(ctx, widgets); err != nil {
 		t.Fatal(err)
 	}
 	state(reflector.Parked)
@@ -195,7 +191,7 @@ func TestReal_customResourceComesAndGoes(t *testing.T) {
 		}
 		return nil
 	})
-	create([]byte(widgets))
+	create(widgets)
 	create(widget("three"))
 	expect.Eventually(t, 20*time.Second, func() error {
 		if n := all.Len(); n != 1 {
@@ -222,8 +218,8 @@ func TestReal_factory(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	ctx := t.Context()
 	cluster := connect(t, c.Config())
-	if _, err := cluster.Create(ctx,
-		[]byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {app: shop}}}")); err != nil {
+	if err := c.CreateManifest(ctx,
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {app: shop}}}"); err != nil {
 		t.Fatal(err)
 	}
 	configs := corev1.SchemeGroupVersion.WithResource("configmaps")

@@ -324,13 +324,7 @@ func TestMember_readsWhatItMay(t *testing.T) {
 
 func create(t *testing.T, c *kubetest.Cluster, name string) {
 	t.Helper()
-	cluster, err := kube.FromConfig(c.Config(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cluster.CloseIdleConnections()
-	if _, err := cluster.Create(t.Context(),
-		fmt.Appendf(nil, "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}", name)); err != nil {
+	if _, err := c.Kubectl(t.Context(), "create", "configmap", name); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -57,11 +57,3 @@ func (e *edition) add(r *Resource, version string) {
 		e.byResource[gvr] = r
 	}
 }
-
-// forget drops the last discovery if it contains resource, which the server has reported
-// as not served.
-func (c *catalogue) forget(resource schema.GroupVersionResource) {
-	if e := c.latest.Load(); e != nil && e.byResource[resource] != nil {
-		c.latest.CompareAndSwap(e, nil)
-	}
-}

@@ -75,7 +75,7 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create(ctx, t, c, configMap("first", "client")+"---\n"+configMap("second", "client"))
+	create(ctx, t, k, configMap("first", "client")+"---\n"+configMap("second", "client"))
 	var got []string
 	for e, err := range c.Watch(ctx, kube.Query{Resource: configMaps, Namespace: "default"}, version) {
 		if err != nil {
@@ -138,7 +138,7 @@ func testSmallClient(t *testing.T, k *kubetest.Cluster) {
 	if _, err := c.Get(ctx, kube.Query{Resource: configMaps, Namespace: "default"}, "a/b"); err == nil {
 		t.Error("get of a path")
 	}
-	if err := c.Delete(ctx, []byte(configMap("first", "")+"---\n"+configMap("second", ""))); err != nil {
+	if err := k.DeleteManifest(ctx, configMap("first", "")+"---\n"+configMap("second", "")); err != nil {
 		t.Error(err)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
@@ -200,11 +199,7 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	u := c.root.JoinPath(r.path...)
 	u.RawQuery = r.query.Encode()
 	own, cancel := context.WithCancelCause(ctx)
-	var body io.Reader
-	if r.body != nil {
-		body = bytes.NewReader(r.body)
-	}
-	req, err := http.NewRequestWithContext(own, r.method, u.String(), body)
+	req, err := http.NewRequestWithContext(own, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
 		cancel(listwatch.ErrClosed)
 		return nil, fmt.Errorf("%s: %w", r.Doing, err)
@@ -212,9 +207,6 @@ func (c *Cluster) send(ctx context.Context, r *request) (*response, error) {
 	req.Header.Set("Accept", r.accept)
 	if !c.config.DisableCompression {
 		req.Header.Set("Accept-Encoding", "gzip")
-	}
-	if r.body != nil {
-		req.Header.Set("Content-Type", runtime.ContentTypeJSON)
 	}
 	resp := &response{request: r.Request, asked: ctx, own: own, cancel: cancel}
 	if limit := c.config.Timeout; limit > 0 {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,9 +54,9 @@ func custom(plural string) schema.GroupVersionResource {
 }
 
 // serve creates a custom resource definition and waits until it is served everywhere.
-func serve(ctx context.Context, t *testing.T, c *kube.Cluster, plural, kind string) {
+func serve(ctx context.Context, t *testing.T, k *kubetest.Cluster, c *kube.Cluster, plural, kind string) {
 	t.Helper()
-	create(ctx, t, c, definition(plural, kind))
+	create(ctx, t, k, definition(plural, kind))
 	s := sourceOf(t, c, kube.Query{Resource: custom(plural)})
 	expect.NoError(t, expect.Until(ctx, func() error {
 		if served, err := s.Served(ctx); err != nil || !served {
@@ -81,7 +80,7 @@ func testCustomResource(t *testing.T, k *kubetest.Cluster) {
 	if served, err := s.Served(ctx); err != nil || served {
 		t.Errorf("served before it exists: %t, %v", served, err)
 	}
-	serve(ctx, t, c, "oxen", "Ox")
+	serve(ctx, t, k, c, "oxen", "Ox")
 
 	const first = `{"apiVersion": "example.com/v1", "kind": "Ox", "metadata": {"name": "json", "labels": {"app": "a"}}, "spec": {"size": 9007199254740993}}`
 	const more = `
@@ -95,18 +94,17 @@ kind: Ox
 metadata: {name: blue, namespace: kube-system, labels: {app: b}}
 spec: {colour: blue}
 `
-	var made []*wire.Object
-	expect.NoError(t, expect.Until(ctx, func() (err error) {
-		made, err = c.Create(ctx, []byte(first))
-		return err
-	}))
-	made = append(made, create(ctx, t, c, more)...)
-	if len(made) != 3 || made[0].Key() != "default/json" || made[2].Key() != "kube-system/blue" ||
-		made[1].GroupVersionKind() != gvk {
-		t.Fatalf("made %v", made)
+	expect.NoError(t, expect.Until(ctx, func() error { return k.CreateManifest(ctx, first) }))
+	create(ctx, t, k, more)
+	ox, err := c.Get(ctx, kube.Query{Resource: gvr, Namespace: "default"}, "json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !strings.Contains(string(made[0].Bytes()), "9007199254740993") {
-		t.Errorf("a large number became another: %s", made[0].Bytes())
+	if ox.Key() != "default/json" || ox.GroupVersionKind() != gvk {
+		t.Errorf("got %s of kind %s", ox.Key(), ox.GroupVersionKind())
+	}
+	if !strings.Contains(string(ox.Bytes()), "9007199254740993") {
+		t.Errorf("a large number became another: %s", ox.Bytes())
 	}
 	r, err := c.Resolve(ctx, gvk)
 	if err != nil || r.GroupVersionResource != gvr || !r.Namespaced || !r.Preferred || r.Singular != "ox" {
@@ -159,9 +157,9 @@ spec: {colour: blue}
 		w.Close()
 	}
 
-	testCustomChanges(ctx, t, c, s, first)
+	testCustomChanges(ctx, t, k, s, first)
 
-	if err := c.Delete(ctx, []byte(definition("oxen", "Ox"))); err != nil {
+	if err := k.DeleteManifest(ctx, definition("oxen", "Ox")); err != nil {
 		t.Fatal(err)
 	}
 	expect.NoError(t, expect.Until(ctx, func() error {
@@ -178,7 +176,7 @@ spec: {colour: blue}
 
 // testCustomChanges watches after a list and after initial events while an object is
 // deleted and created again.
-func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *kube.Source, manifest string) {
+func testCustomChanges(ctx context.Context, t *testing.T, k *kubetest.Cluster, s *kube.Source, manifest string) {
 	_, page, err := listAll(ctx, s, reflector.ListOptions{Version: "0"})
 	if err != nil {
 		t.Fatal(err)
@@ -190,17 +188,10 @@ func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *ku
 	if _, _, err := watchInitial(afterInitial); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(ctx, []byte(manifest)); err != nil {
+	if err := k.DeleteManifest(ctx, manifest); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(ctx, []byte(manifest)); !apierrors.IsNotFound(err) {
-		t.Errorf("delete what is gone: %v", err)
-	}
-	create(ctx, t, c, manifest)
-	if _, err := c.Create(ctx, []byte(manifest)); !apierrors.IsAlreadyExists(err) ||
-		!strings.HasPrefix(err.Error(), "create Ox json in test: ") {
-		t.Errorf("create what is there: %v", err)
-	}
+	create(ctx, t, k, manifest)
 	for _, w := range []reflector.Watch[*wire.Object]{afterList, afterInitial} {
 		gone := wantEvent(t, w, delta.Deleted, "default/json")
 		back := wantEvent(t, w, delta.Added, "default/json")
@@ -210,19 +201,18 @@ func testCustomChanges(ctx context.Context, t *testing.T, c *kube.Cluster, s *ku
 	}
 }
 
-// testCustomMetadata recreates a resource with another kind, and a kind with another
-// resource: the previous discovery no longer counts.
+// testCustomMetadata recreates a resource with another kind: the kind that the source has
+// discovered no longer counts.
 func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := open(t, k.Config())
 	s := sourceOf(t, c, kube.Query{Resource: custom("mice"), MetadataOnly: true})
 	for _, kind := range []string{"Mouse", "Rat"} {
-		serve(ctx, t, c, "mice", kind)
+		serve(ctx, t, k, c, "mice", kind)
 		expect.NoError(t, expect.Until(ctx, func() error {
-			_, err := c.Create(ctx, fmt.Appendf(nil,
+			return k.CreateManifest(ctx, fmt.Sprintf(
 				`{"apiVersion": "example.com/v1", "kind": %q, "metadata": {"name": "a"}, "spec": {"size": 1}}`, kind))
-			return err
 		}))
 		expect.NoError(t, expect.Until(ctx, func() error {
 			listed, _, err := listAll(ctx, s, reflector.ListOptions{})
@@ -235,7 +225,7 @@ func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
 			}
 			return nil
 		}))
-		if err := c.Delete(ctx, []byte(definition("mice", kind))); err != nil {
+		if err := k.DeleteManifest(ctx, definition("mice", kind)); err != nil {
 			t.Fatal(err)
 		}
 		expect.NoError(t, expect.Until(ctx, func() error {
@@ -246,12 +236,4 @@ func testCustomMetadata(t *testing.T, k *kubetest.Cluster) {
 			return nil
 		}))
 	}
-	if _, err := c.Resolve(ctx, custom("").GroupVersion().WithKind("Rat")); err != nil {
-		t.Fatalf("what was discovered is forgotten: %v", err)
-	}
-	serve(ctx, t, c, "rats", "Rat")
-	expect.NoError(t, expect.Until(ctx, func() error {
-		_, err := c.Create(ctx, []byte(`{"apiVersion": "example.com/v1", "kind": "Rat", "metadata": {"name": "a"}}`))
-		return err
-	}))
 }

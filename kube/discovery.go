@@ -48,30 +48,22 @@ const missInterval = 2 * time.Second
 // repeated, unless it is less than two seconds old. If the cluster does not serve the
 // kind, [meta.IsNoMatchError] is true for the error.
 func (c *Cluster) Resolve(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
-	return c.resolveKind(ctx, kind, missInterval)
-}
-
-func (c *Cluster) resolveKind(
-	ctx context.Context, kind schema.GroupVersionKind, fresh time.Duration,
-) (Resource, error) {
 	miss := &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
 	if kind.Version != "" {
 		miss.SearchedVersions = []string{kind.Version}
 	}
-	return c.resolve(ctx, fresh, miss, func(e *edition) *Resource { return e.byKind[kind] })
+	return c.resolve(ctx, miss, func(e *edition) *Resource { return e.byKind[kind] })
 }
 
 // ResolveResource is Resolve for a resource.
 func (c *Cluster) ResolveResource(ctx context.Context, resource schema.GroupVersionResource) (Resource, error) {
 	miss := &meta.NoResourceMatchError{PartialResource: resource}
-	return c.resolve(ctx, missInterval, miss, func(e *edition) *Resource { return e.byResource[resource] })
+	return c.resolve(ctx, miss, func(e *edition) *Resource { return e.byResource[resource] })
 }
 
 // resolve finds a resource, or returns miss. If the resource is not in the last
-// discovery, it repeats a discovery that is older than fresh.
-func (c *Cluster) resolve(
-	ctx context.Context, fresh time.Duration, miss error, find func(*edition) *Resource,
-) (Resource, error) {
+// discovery, it repeats a discovery that is older than missInterval.
+func (c *Cluster) resolve(ctx context.Context, miss error, find func(*edition) *Resource) (Resource, error) {
 	began := time.Now()
 	if e := c.catalogue.latest.Load(); e != nil {
 		if r := find(e); r != nil {
@@ -86,7 +78,7 @@ func (c *Cluster) resolve(
 	}
 	// The previous holder of the turn may have run discovery meanwhile.
 	e := c.catalogue.latest.Load()
-	if e == nil || find(e) == nil && e.at.Before(began.Add(-fresh)) {
+	if e == nil || find(e) == nil && e.at.Before(began.Add(-missInterval)) {
 		at := time.Now()
 		resources, err := c.Resources(ctx)
 		if len(resources) == 0 && err != nil {
@@ -128,7 +120,6 @@ const discoveryAccept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
 
 func (c *Cluster) discoveryRequest(accept string, path ...string) *request {
 	return &request{
-		method: http.MethodGet,
 		path:   path,
 		accept: accept,
 		Request: listwatch.Request{

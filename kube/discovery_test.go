@@ -38,9 +38,9 @@ import (
 // request for it.
 func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 	ctx := patient(t)
-	serve(ctx, t, open(t, k.Config()), "geese", "Goose")
+	serve(ctx, t, k, open(t, k.Config()), "geese", "Goose")
 	broken := strings.NewReplacer("NAME", "v1.broken.example.com", "GROUP", "broken.example.com").Replace(apiService)
-	create(ctx, t, open(t, k.Config()), broken)
+	create(ctx, t, k, broken)
 
 	for _, way := range []string{"aggregated", "legacy"} {
 		t.Run(way, func(t *testing.T) {
@@ -92,10 +92,10 @@ func testDiscovery(t *testing.T, k *kubetest.Cluster) {
 			}
 		})
 	}
-	c := open(t, k.Config())
-	if err := c.Delete(ctx, []byte(definition("geese", "Goose")+broken)); err != nil {
+	if err := k.DeleteManifest(ctx, definition("geese", "Goose")+broken); err != nil {
 		t.Error(err)
 	}
+	c := open(t, k.Config())
 	// Discovery lists the type for a moment longer, and later tests read all that it lists.
 	expect.NoError(t, expect.Until(ctx, func() error {
 		resources, err := c.Resources(ctx)

@@ -12,10 +12,9 @@
 // connections. This package makes the requests, so that bodies are streamed and no object
 // is decoded on the way.
 //
-// A Cluster reads. Its only writers, [Cluster.Create] and [Cluster.Delete], take the text
-// of a manifest, as a program needs it to set up what it reads. To apply, update, patch or
-// delete an object by name, use client-go, which does it well: [Cluster.Config] returns the
-// configuration for a dynamic client or a clientset.
+// A Cluster reads. To create, apply, update, patch or delete objects, use client-go, which
+// does it well: [Cluster.Config] returns the configuration for a dynamic client or a
+// clientset, and [Cluster.Resolve] the resource that a dynamic client needs for a kind.
 //
 // # Guarantees
 //

@@ -142,8 +142,7 @@ func TestTimeout(t *testing.T) {
 	w := beginWatch(ctx, t, s, reflector.WatchOptions{Version: page.Version})
 	created := make(chan error, 1)
 	time.AfterFunc(2*time.Second, func() {
-		_, err := c.Create(ctx, []byte(configMap("late", "timeout")))
-		created <- err
+		created <- k.CreateManifest(ctx, configMap("late", "timeout"))
 	})
 	wantEvent(t, w, delta.Added, "default/late")
 	if err := <-created; err != nil {
@@ -179,7 +178,7 @@ func testExpiry(t *testing.T, k *kubetest.Cluster) {
 	if err != nil || page.Continue == "" {
 		t.Fatalf("page %+v, %v", page, err)
 	}
-	create(ctx, t, c, configMap("newer", "expiry"))
+	create(ctx, t, k, configMap("newer", "expiry"))
 	if _, err := k.Expire(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,6 @@ func (c *Cluster) namespaceUID(ctx context.Context) (string, error) {
 func (c *Cluster) started(ctx context.Context) (bool, error) {
 	doing := "readiness of " + c.name
 	resp, err := c.send(ctx, &request{
-		method:  http.MethodGet,
 		path:    []string{"readyz"},
 		accept:  "*/*",
 		Request: listwatch.Request{Doing: doing},

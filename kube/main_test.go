@@ -21,6 +21,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/binaries"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -163,13 +164,11 @@ func wantReason(t *testing.T, what string, err error, want reflector.Reason) tim
 }
 
 // create creates objects.
-func create(ctx context.Context, t *testing.T, c *kube.Cluster, manifest string) []*wire.Object {
+func create(ctx context.Context, t *testing.T, k *kubetest.Cluster, manifest string) {
 	t.Helper()
-	made, err := c.Create(ctx, []byte(manifest))
-	if err != nil {
+	if err := k.CreateManifest(ctx, manifest); err != nil {
 		t.Fatal(err)
 	}
-	return made
 }
 
 // needStreams skips a test of initial events if the server does not support them by

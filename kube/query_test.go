@@ -317,31 +317,3 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	}
 	w.texts[text]++
 }
-
-// TestManifest_refuses checks that an invalid manifest is rejected before anything is
-// sent.
-func TestManifest_refuses(t *testing.T) {
-	c := handling(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("sent %s", r.URL) })
-	for _, manifest := range []string{
-		"{",
-		"a: [",
-		"kind: Pod",
-		"apiVersion: v1",
-		"just text",
-		"apiVersion: v1\nkind: List\nitems: [{kind: Pod}]",
-		"apiVersion: v1\nkind: Pod\nmetadata: 5",
-	} {
-		if made, err := c.Create(t.Context(), []byte(manifest)); err == nil || len(made) > 0 ||
-			!strings.HasPrefix(err.Error(), "create in test: document 1: ") {
-			t.Errorf("create of %q: %v", manifest, err)
-		}
-		if err := c.Delete(t.Context(), []byte(manifest)); err == nil {
-			t.Errorf("delete of %q went well", manifest)
-		}
-	}
-	for _, manifest := range []string{"", "---\n# nothing\n---\n"} {
-		if made, err := c.Create(t.Context(), []byte(manifest)); err != nil || len(made) > 0 {
-			t.Errorf("create of %q: %v, %v", manifest, made, err)
-		}
-	}
-}

@@ -11,13 +11,11 @@ import (
 	"github.com/watershed-project/watershed/internal/listwatch"
 )
 
-// request is one request to the API server.
+// request is one GET request to the API server.
 type request struct {
-	method string
 	path   []string // escaped segments
 	query  url.Values
 	accept string
-	body   []byte // JSON
 	// stream is set if reading the body may take longer than the client's timeout.
 	stream bool
 	// apart is set if the request must not share a connection with others.

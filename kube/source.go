@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -152,7 +151,6 @@ func (s *Source) object(ctx context.Context, name string) (*wire.Object, error) 
 		return nil, err
 	}
 	return s.cluster.object(ctx, &request{
-		method: http.MethodGet,
 		path:   append(resourcePath(s.query.Resource, s.query.Namespace), url.PathEscape(name)),
 		accept: s.accept(partialObject),
 
@@ -243,7 +241,6 @@ func (s *Source) prepare(
 		return nil, nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	return &request{
-		method: http.MethodGet,
 		path:   resourcePath(s.query.Resource, s.query.Namespace),
 		query:  query,
 		accept: s.accept(partial),

@@ -40,7 +40,7 @@ func (r *response) refused(req *request) error {
 			text = text[:maxErrorText]
 		}
 		text = strings.ToValidUTF8(strings.TrimSpace(text), "")
-		status = apierrors.NewGenericServerResponse(r.StatusCode, req.method, req.resource, req.name, text, 0,
+		status = apierrors.NewGenericServerResponse(r.StatusCode, http.MethodGet, req.resource, req.name, text, 0,
 			true).ErrStatus
 	}
 	if status.Code == 0 {

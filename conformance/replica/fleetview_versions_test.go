@@ -86,7 +86,7 @@ func testFleetOtherVersions(t *testing.T, p *pair) {
 		manifest := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gadgets.fleet.example.com"},
 			"spec":{"group":"fleet.example.com","scope":"Cluster","names":{"plural":"gadgets","singular":"gadget","kind":"Gadget"},
 			"versions":[{"name":%q,"served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`, versions[i])
-		if _, err := c.KubectlInput(t.Context(), manifest, "create", "-f", "-"); err != nil {
+		if err := c.CreateManifest(t.Context(), manifest); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Kubectl(t.Context(), "wait", "crd/gadgets.fleet.example.com",

@@ -21,7 +21,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/watershed-project/watershed/examples/internal/terminal"
 	"github.com/watershed-project/watershed/kube"
@@ -66,39 +69,41 @@ func configMaps(ctx context.Context, out io.Writer, cluster *kube.Cluster, names
 	return err
 }
 
-// anyKind creates an object without a Go type. The cluster maps the kind to its
-// resource.
+// anyKind creates an object without a Go type, reads it and deletes it. The cluster maps the
+// kind to its resource and reads the object. client-go's dynamic client writes.
 func anyKind(ctx context.Context, out io.Writer, cluster *kube.Cluster) (err error) {
-	made, err := cluster.Create(ctx, deployment)
+	var manifest unstructured.Unstructured
+	if err := yaml.Unmarshal(deployment, &manifest.Object); err != nil {
+		return err
+	}
+	resource, err := cluster.Resolve(ctx, manifest.GroupVersionKind())
 	if err != nil {
 		return err
 	}
+	client, err := dynamic.NewForConfig(cluster.Config())
+	if err != nil {
+		return err
+	}
+	namespace, name := manifest.GetNamespace(), manifest.GetName()
+	objects := client.Resource(resource.GroupVersionResource).Namespace(namespace)
+	if _, err := objects.Create(ctx, &manifest, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "created %s %s/%s\n", resource.Kind, namespace, name)
 	defer func() {
 		// Ctrl-C must not leave the object behind.
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		deleted := cluster.Delete(after, deployment)
+		deleted := objects.Delete(after, name, metav1.DeleteOptions{})
 		if err = errors.Join(err, deleted); err == nil {
-			fmt.Fprintln(out, "deleted", made[0].GroupVersionKind().Kind, made[0].Key())
+			fmt.Fprintf(out, "deleted %s %s/%s\n", resource.Kind, namespace, name)
 		}
 	}()
-	for _, o := range made {
-		fmt.Fprintln(out, "created", o.GroupVersionKind().Kind, o.Key())
-		resource, err := cluster.Resolve(ctx, o.GroupVersionKind())
-		if err != nil {
-			return err
-		}
-		read, err := cluster.Get(ctx, kube.Query{
-			Resource: resource.GroupVersionResource, Namespace: o.Namespace(),
-		}, o.Name())
-		if err != nil {
-			return err
-		}
-		if err := describe(out, read); err != nil {
-			return err
-		}
+	read, err := cluster.Get(ctx, kube.Query{Resource: resource.GroupVersionResource, Namespace: namespace}, name)
+	if err != nil {
+		return err
 	}
-	return nil
+	return describe(out, read)
 }
 
 // describe decodes the same bytes twice, with and without a Go type.

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/kube"
@@ -75,37 +75,34 @@ func once(ctx context.Context, informer *watershed.Informer[*corev1.ConfigMap], 
 	return <-ended
 }
 
-// fill creates the config maps, and cleanup deletes them.
+// fill creates the config maps with client-go, and cleanup deletes them.
 func fill(ctx context.Context, cluster *kube.Cluster, o options) (cleanup func() error, err error) {
-	home, err := json.Marshal(&corev1.Namespace{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-	})
+	cfg := cluster.Config()
+	cfg.QPS = -1 // no limit
+	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cluster.Create(ctx, home); err != nil {
+	core := client.CoreV1()
+	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := core.Namespaces().Create(ctx, home, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
 	cleanup = func() error {
 		// Ctrl-C must not leave them behind.
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		return cluster.Delete(after, home)
+		return core.Namespaces().Delete(after, namespace, metav1.DeleteOptions{})
 	}
 	data := map[string]string{"data": strings.Repeat("x", o.size)}
 	for i := range o.objects {
-		m, err := json.Marshal(&corev1.ConfigMap{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		_, err := core.ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: fmt.Sprintf("config-%d", i), Labels: map[string]string{"example": "traps"},
+				Name: fmt.Sprintf("config-%d", i), Labels: map[string]string{"example": "traps"},
 			},
 			Data: data,
-		})
+		}, metav1.CreateOptions{})
 		if err != nil {
-			return nil, errors.Join(err, cleanup())
-		}
-		if _, err := cluster.Create(ctx, m); err != nil {
 			return nil, errors.Join(err, cleanup())
 		}
 	}

@@ -66,7 +66,7 @@ func (h *hub) testClusterProfiles(t *testing.T) {
 	seen.names() // the hub does not have the resource
 	definition, err := os.ReadFile(filepath.Join("testdata", "clusterprofiles.yaml"))
 	must(t, err)
-	h.create(t, definition)
+	must(t, h.CreateManifest(t.Context(), string(definition)))
 	seen.quiet("there are none")
 
 	args := extension("clusterprofiles.multicluster.x-k8s.io/exec/additional-args", []any{tokens})

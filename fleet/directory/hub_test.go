@@ -278,13 +278,6 @@ func (h *hub) testRestart(t *testing.T) {
 	}
 }
 
-// create creates the objects of a manifest.
-func (h *hub) create(t *testing.T, manifest []byte) {
-	t.Helper()
-	_, err := h.cluster.Create(t.Context(), manifest)
-	must(t, err)
-}
-
 // refused fails unless the member refuses a configuration.
 func (h *hub) refused(t *testing.T, cfg *rest.Config) {
 	t.Helper()

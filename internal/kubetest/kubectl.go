@@ -24,6 +24,19 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlInput(ctx, "", args...)
 }
 
+// CreateManifest creates the objects of a manifest, YAML or JSON with any number of
+// documents. An object of a namespaced kind without a namespace is created in "default".
+func (c *Cluster) CreateManifest(ctx context.Context, manifest string) error {
+	_, err := c.KubectlInput(ctx, manifest, "create", "-f", "-")
+	return err
+}
+
+// DeleteManifest deletes the objects of a manifest. It does not wait until they are gone.
+func (c *Cluster) DeleteManifest(ctx context.Context, manifest string) error {
+	_, err := c.KubectlInput(ctx, manifest, "delete", "--wait=false", "-f", "-")
+	return err
+}
+
 // KubectlInput is Kubectl with a text as its standard input.
 func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string) (string, error) {
 	// The child must not outlive the process; see Process.spawn.

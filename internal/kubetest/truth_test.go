@@ -6,8 +6,6 @@ package kubetest_test
 import (
 	"context"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,12 +52,16 @@ spec: {size: 3}
 func testTruth(t *testing.T, c *kubetest.Cluster) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	apply(ctx, t, c, widgets)
+	if err := c.CreateManifest(ctx, widgets); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "crd/widgets.example.com",
 		"--timeout=30s"); err != nil {
 		t.Fatal(err)
 	}
-	apply(ctx, t, c, widget)
+	if err := c.CreateManifest(ctx, widget); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.Kubectl(ctx, "create", "ingress", "web", "--rule=example.com/=web:80"); err != nil {
 		t.Fatal(err)
 	}
@@ -133,15 +135,4 @@ func identity(o metav1.Object) string {
 
 func lines(set map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(set)), "\n")
-}
-
-func apply(ctx context.Context, t *testing.T, c *kubetest.Cluster, manifest string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Kubectl(ctx, "apply", "-f", path); err != nil {
-		t.Fatal(err)
-	}
 }

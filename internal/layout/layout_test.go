@@ -350,7 +350,7 @@ var rules = map[string]rule{
 		"k8s.io/api/",
 	}},
 	"examples/clients": {own: []string{"wire", "kube", "examples/internal/terminal"}, others: []string{
-		"k8s.io/api/", "k8s.io/apimachinery/",
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"examples/sharedinformer": {
 		own:    []string{".", "kube", "examples/internal/terminal"},
@@ -367,7 +367,7 @@ var rules = map[string]rule{
 	}},
 	"examples/fleet": {own: []string{"wire", "fleet", "fleet/directory"}, others: []string{"k8s.io/apimachinery/"}},
 	"examples/traps": {own: []string{".", "wire", "kube", "examples/internal/terminal"}, others: []string{
-		"k8s.io/api/", "k8s.io/apimachinery/",
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 }
 

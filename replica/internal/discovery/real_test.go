@@ -97,7 +97,7 @@ func TestDocuments_areTheServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer origin.CloseIdleConnections()
-	if _, err := origin.Create(ctx, []byte(types)); err != nil {
+	if err := k.CreateManifest(ctx, types); err != nil {
 		t.Fatal(err)
 	}
 	resources, stale := discover(ctx, t, origin)

@@ -60,7 +60,7 @@ func TestDocuments_areTheServers(t *testing.T) {
 	t.Run("bodies", func(t *testing.T) { compareBodies(ctx, t, cluster, replica) })
 	t.Run("kubectl", func(t *testing.T) { compareKubectl(ctx, t, k, root) })
 	t.Run("types", func(t *testing.T) {
-		if _, err := cluster.Create(ctx, []byte(geese)); err != nil {
+		if err := k.CreateManifest(ctx, geese); err != nil {
 			t.Fatal(err)
 		}
 		for {
