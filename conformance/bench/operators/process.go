@@ -415,8 +415,13 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 	}
 	w.Header().Set("Content-Type", f.contentType())
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
+	last, latest := f.bookmark(), s.latest(process, k, first)
 	for i := range k.count {
 		o := k.make(i)
+		if n, ok := latest[i]; ok {
+			o = k.changed(n)
+			last.SetResourceVersion(max(last.GetResourceVersion(), o.GetResourceVersion()))
+		}
 		if !initial || !selector.Matches(labels.Set(o.GetLabels())) {
 			continue
 		}
@@ -424,7 +429,6 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 			return
 		}
 	}
-	last := f.bookmark()
 	if initial {
 		if err := f.write(w, watch.Bookmark, last); err != nil {
 			return
@@ -473,6 +477,17 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 			return
 		}
 	}
+}
+
+// latest returns the last change of each object of the process's first kind that has changed.
+func (s *operatorsServer) latest(process string, k *cachedKind, first bool) map[int]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	latest := map[int]int{}
+	for n := 0; first && n < s.changes[process]; n++ {
+		latest[n*operatorsStride%k.count] = n
+	}
+	return latest
 }
 
 // changed returns the object of change n with its new state.
