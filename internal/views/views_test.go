@@ -12,8 +12,8 @@ import (
 
 // first and second are two types of values. They have pointers, so that they are freed one by one.
 type (
-	first  struct{ text *string }
-	second struct{ text *string }
+	first  struct{ _ *string }
+	second struct{ _ *string }
 )
 
 // holder sums what it is told.
@@ -33,7 +33,6 @@ func TestList_hasOneViewOfEachType(t *testing.T) {
 		}
 		v.Read.Store(n + 1)
 		runtime.KeepAlive(p)
-		p = nil
 		for v.Value() != nil {
 			runtime.GC()
 		}
@@ -51,7 +50,6 @@ func TestView_isKeptUntilItIsDropped(t *testing.T) {
 	if !v.Keep(p, 10, &h) || v.Keep(p, 20, &other) {
 		t.Error("the value was kept before, or not afterwards")
 	}
-	p = nil
 	runtime.GC()
 	runtime.GC()
 	if views.Find[first](&l).Value() == nil || h != (holder{1, 10}) {

@@ -414,30 +414,9 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 		return
 	}
 	w.Header().Set("Content-Type", f.contentType())
-	initial := r.URL.Query().Get("sendInitialEvents") == "true"
-	last, latest := f.bookmark(), s.latest(process, k, first)
-	for i := range k.count {
-		o := k.make(i)
-		if n, ok := latest[i]; ok {
-			o = k.changed(n)
-			last.SetResourceVersion(max(last.GetResourceVersion(), o.GetResourceVersion()))
-		}
-		if !initial || !selector.Matches(labels.Set(o.GetLabels())) {
-			continue
-		}
-		if err := f.write(w, watch.Added, o); err != nil {
-			return
-		}
-	}
-	if initial {
-		if err := f.write(w, watch.Bookmark, last); err != nil {
-			return
-		}
-	}
-	w.(http.Flusher).Flush()
-	last.SetAnnotations(nil)
-	if !initial {
-		last.SetResourceVersion(r.URL.Query().Get("resourceVersion"))
+	last, err := s.sendState(w, r, f, process, first, selector)
+	if err != nil {
+		return
 	}
 	bookmarks := time.NewTicker(time.Minute) // as an API server, so that the connection is not taken for dead
 	defer bookmarks.Stop()
@@ -477,6 +456,39 @@ func (s *operatorsServer) watch(w http.ResponseWriter, r *http.Request, k *cache
 			return
 		}
 	}
+}
+
+// sendState sends the state if the client requests it, and returns a bookmark with its version, or
+// with the version from which the client continues.
+func (s *operatorsServer) sendState(
+	w http.ResponseWriter, r *http.Request, f form, process string, first bool, selector labels.Selector,
+) (last client.Object, err error) {
+	initial := r.URL.Query().Get("sendInitialEvents") == "true"
+	bookmark, latest := f.bookmark(), s.latest(process, f.kind, first)
+	for i := range f.kind.count {
+		o := f.kind.make(i)
+		if n, ok := latest[i]; ok {
+			o = f.kind.changed(n)
+			bookmark.SetResourceVersion(max(bookmark.GetResourceVersion(), o.GetResourceVersion()))
+		}
+		if !initial || !selector.Matches(labels.Set(o.GetLabels())) {
+			continue
+		}
+		if err := f.write(w, watch.Added, o); err != nil {
+			return nil, err
+		}
+	}
+	if initial {
+		if err := f.write(w, watch.Bookmark, bookmark); err != nil {
+			return nil, err
+		}
+	}
+	w.(http.Flusher).Flush()
+	bookmark.SetAnnotations(nil)
+	if !initial {
+		bookmark.SetResourceVersion(r.URL.Query().Get("resourceVersion"))
+	}
+	return bookmark, nil
 }
 
 // latest returns the last change of each object of the process's first kind that has changed.
