@@ -171,6 +171,52 @@ func TestFleetPast(t *testing.T) {
 	})
 }
 
+// TestFleetPast_shorter counts the changes of a day of clusters whose past has just begun, and those
+// since the past began.
+func TestFleetPast_shorter(t *testing.T) {
+	s, err := simulated.New(&simulated.Options{Clusters: 2, Pods: 3})
+	expect.NoError(t, err)
+	t.Cleanup(s.Close)
+	var entries []fleet.Entry
+	for i := range 2 {
+		entries = append(entries, fleet.Entry{Name: s.Cluster(i).Name(), Config: s.Cluster(i).Config()})
+	}
+	started := time.Now()
+	w, f, _ := serveStored(t, s, entries, openFiles(t, t.TempDir()), nil)
+	expect.NoError(t, f.WaitForSync(t.Context()))
+	w.stored(2)
+	now := time.Now()
+	count := func(root string, since time.Time) (numbers document.ChangeSummary) {
+		body, _ := w.read(root + "/changes?since=" + url.QueryEscape(since.Format(time.RFC3339Nano)))
+		expect.NoError(t, json.Unmarshal(body, &numbers))
+		return numbers
+	}
+	begins := func(what string, at time.Time) {
+		if at.Before(started) || at.After(now) {
+			t.Errorf("%s: the past begins at %v, want a time from %v to %v", what, at, started, now)
+		}
+	}
+	cluster, day := "/clusters/"+s.Cluster(1).Name(), started.Add(-24*time.Hour)
+	begins(cluster, count(cluster, day).Since)
+	all := count("/fleet", day)
+	begins("/fleet", all.Since)
+	if len(all.Clusters) != 2 {
+		t.Errorf("the clusters whose past begins later are %+v, want both", all.Clusters)
+	}
+	for _, c := range all.Clusters {
+		if c.Since == nil {
+			t.Errorf("%s: it is not said when the past begins", c.Name)
+			continue
+		}
+		begins(c.Name, *c.Since)
+	}
+	for _, root := range []string{cluster, "/fleet"} {
+		if got := count(root, now); !got.Since.Equal(now) || len(got.Clusters) > 0 {
+			t.Errorf("%s: since %v, %+v, want %v and no clusters", root, got.Since, got.Clusters, now)
+		}
+	}
+}
+
 // changesOf returns the changes of pods of the fleet.
 func (w *simulatedReplica) changesOf(query string) (list document.ChangeList) {
 	w.t.Helper()

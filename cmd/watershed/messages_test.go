@@ -65,6 +65,13 @@ func TestMessages(t *testing.T) {
 		contains("log of an object without changes", out+trouble, "there are no changes since 1ms")
 	}
 
+	for _, cluster := range [][]string{nil, {"--cluster", "sim-0"}} {
+		args := append([]string{"changes", "--state-dir", s.Path, "--since", "9h"}, cluster...)
+		_, trouble, err := commandParts(t, args...)
+		expect.NoError(t, err)
+		contains("changes of more than the past", trouble, "cluster sim-0: the past begins at ")
+	}
+
 	c, err := (&apiclient.Options{State: *s}).Open()
 	expect.NoError(t, err)
 	defer c.Close()

@@ -29,7 +29,8 @@ type ChangeList struct {
 // PartialCluster is a cluster whose past is not complete in a response below /fleet.
 type PartialCluster struct {
 	Name string `json:"name"`
-	// Since is when its changes begin, nil if it has none in the response.
+	// Since is when its changes begin, nil if it has none in the response. In a [ChangeSummary]
+	// it is nil too if they begin as requested.
 	Since *time.Time `json:"since,omitempty"`
 	// Hidden and Missing are those of the cluster, see [ChangeSummary].
 	Hidden  int `json:"hidden,omitempty"`
@@ -75,13 +76,17 @@ const ChangesPath = "/changes"
 type ChangeSummary struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
+	// Since is when the changes begin: later than requested if the files of no counted resource
+	// reach back so far. Below /fleet it is the earliest of these times of all clusters.
+	Since time.Time `json:"since"`
 	// Hidden is how many resources the caller may not list, or for which the cluster did not decide
 	// in time. Missing is how often changes are
 	// missing in the files.
 	Hidden  int `json:"hidden,omitempty"`
 	Missing int `json:"missing,omitempty"`
-	// Clusters are, below /fleet, the clusters with something hidden or missing, and those that
-	// are left out. They have the numbers instead of Hidden and Missing.
+	// Clusters are, below /fleet, the clusters whose changes begin later than requested, those
+	// with something hidden or missing, and those that are left out. They have the numbers
+	// instead of Hidden and Missing.
 	Clusters []PartialCluster `json:"clusters,omitempty"`
 	Items    []ChangeCount    `json:"items"`
 }

@@ -93,14 +93,14 @@ var errManyCounts = apierrors.NewBadRequest(fmt.Sprintf(
 	"there are more than %d different groups of changes: group by less, or shorten the period", mostCounts))
 
 // add counts the changes of the resources of a member that the caller may list, and returns how
-// often changes are missing in the files.
+// often changes are missing in the files, and when they begin.
 func (s *summary) add(
 	ctx context.Context, m *fleet.Member, listable func(schema.GroupVersionResource) bool,
-) (missing int, err error) {
+) (missing int, began time.Time, err error) {
 	for change, err := range m.Changes(ctx, s.since, s.until, listable) {
 		switch {
 		case errors.Is(err, history.ErrNotStored), err != nil && ctx.Err() != nil:
-			return missing, view.PastError(schema.GroupResource{}, s.since, err)
+			return missing, s.since, view.PastError(schema.GroupResource{}, s.since, err)
 		case err != nil:
 			missing++
 			continue
@@ -110,10 +110,43 @@ func (s *summary) add(
 			group(&n, m, &change)
 		}
 		if s.counts[n]++; len(s.counts) > mostCounts {
-			return missing, errManyCounts
+			return missing, s.since, errManyCounts
 		}
 	}
-	return missing, nil
+	began, err = s.begins(ctx, m, listable)
+	return missing, began, err
+}
+
+// noObject is a key that no object has. A state with only that object is read by the index.
+const noObject = "/"
+
+// begins returns when the changes of a member begin: at the beginning of the period, or later if
+// the files of no resource that the caller may list reach back so far.
+func (s *summary) begins(
+	ctx context.Context, m *fleet.Member, listable func(schema.GroupVersionResource) bool,
+) (time.Time, error) {
+	var earliest time.Time
+	for _, mirrored := range m.Resources() {
+		feed, ok := m.Feed(mirrored.Resource.GroupResource())
+		if !ok || !listable(mirrored.Resource) {
+			continue
+		}
+		_, err := feed.AtTime(ctx, s.since, history.Wanted{Key: noObject})
+		tooOld := (*history.TooOldError)(nil)
+		switch {
+		case ctx.Err() != nil:
+			return s.since, view.PastError(schema.GroupResource{}, s.since, err)
+		case errors.Is(err, history.ErrNotStored):
+		case !errors.As(err, &tooOld):
+			return s.since, nil // also if it is not known
+		case earliest.IsZero() || tooOld.Oldest.Before(earliest):
+			earliest = tooOld.Oldest
+		}
+	}
+	if earliest.IsZero() {
+		return s.since, nil
+	}
+	return earliest, nil
 }
 
 // write answers with the numbers, the largest first.
@@ -142,11 +175,11 @@ func (p *Reader) ServeSummary(w http.ResponseWriter, r *http.Request, q *Request
 		return err
 	}
 	defer leave()
-	missing, err := s.add(ctx, m, rights.of(m))
+	missing, began, err := s.add(ctx, m, rights.of(m))
 	if err != nil {
 		return err
 	}
-	return s.write(w, r, document.ChangeSummary{Hidden: rights.hidden[m], Missing: missing})
+	return s.write(w, r, document.ChangeSummary{Since: began.UTC(), Hidden: rights.hidden[m], Missing: missing})
 }
 
 // ServeFleetSummary answers with the numbers of changes in several members, which selected returns: it is called when
@@ -170,16 +203,21 @@ func (p *Reader) ServeFleetSummary(
 		return err
 	}
 	defer leave()
-	var answer document.ChangeSummary
+	answer := document.ChangeSummary{Since: s.until.UTC()}
 	var failed []error
 	for _, m := range members {
-		missing, err := s.add(ctx, m, rights.of(m))
+		missing, began, err := s.add(ctx, m, rights.of(m))
 		if err != nil && (ctx.Err() != nil || errors.Is(err, errManyCounts)) {
 			return err
 		}
 		partial := document.PartialCluster{Name: m.Name(), Hidden: rights.hidden[m], Missing: missing}
 		if err != nil {
 			partial.Message, failed = err.Error(), append(failed, err)
+		} else if began = began.UTC(); began.Before(answer.Since) {
+			answer.Since = began
+		}
+		if began.After(s.since) {
+			partial.Since = &began
 		}
 		if partial != (document.PartialCluster{Name: m.Name()}) {
 			answer.Clusters = append(answer.Clusters, partial)

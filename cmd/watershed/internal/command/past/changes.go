@@ -74,9 +74,10 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 			counts[n] += count
 		}
 		if cluster != "" {
-			s.Clusters = []document.PartialCluster{{Name: cluster, Hidden: s.Hidden, Missing: s.Missing}}
+			s.Clusters = []document.PartialCluster{{Name: cluster, Since: &s.Since, Hidden: s.Hidden, Missing: s.Missing}}
 		}
-		explainPartialSummary(warn, s.Clusters)
+		explainPartial(warn, o.since, s.Clusters)
+		explainUncounted(warn, s.Clusters)
 		return nil
 	})
 	if err != nil {
@@ -85,12 +86,9 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 	return o.print(out, counts)
 }
 
-// explainPartialSummary says which clusters are not counted completely.
-func explainPartialSummary(warn io.Writer, clusters []document.PartialCluster) {
+// explainUncounted says what is not counted in clusters that are not left out.
+func explainUncounted(warn io.Writer, clusters []document.PartialCluster) {
 	for _, c := range clusters {
-		if c.Message != "" {
-			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
-		}
 		if c.Hidden > 0 {
 			fmt.Fprintf(warn, "cluster %s: %d resources are left out: you may not list them, or the cluster did not "+
 				"decide in time\n", c.Name, c.Hidden)

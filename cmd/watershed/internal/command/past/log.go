@@ -141,7 +141,7 @@ func (o *logOptions) changes(
 	if cluster != "" {
 		list.Clusters = []document.PartialCluster{{Name: cluster, Since: &list.Since}}
 	}
-	o.explainPartial(warn, list.Clusters)
+	explainPartial(warn, o.since, list.Clusters)
 	var all []logged
 	for _, c := range list.Items {
 		c.Cluster = cmp.Or(c.Cluster, cluster)
@@ -151,14 +151,14 @@ func (o *logOptions) changes(
 	return all, nil
 }
 
-// explainPartial says which clusters have less than the period.
-func (o *logOptions) explainPartial(warn io.Writer, clusters []document.PartialCluster) {
-	since, err := sinceTime(o.since)
+// explainPartial says which clusters are left out, and which have less than the period since a time.
+func explainPartial(warn io.Writer, since string, clusters []document.PartialCluster) {
+	requested, err := sinceTime(since)
 	for _, c := range clusters {
-		switch {
-		case c.Since == nil:
+		if c.Message != "" {
 			fmt.Fprintf(warn, "cluster %s is left out: %s\n", c.Name, printable(c.Message))
-		case err == nil && c.Since.After(since.Add(time.Second)):
+		}
+		if err == nil && c.Since != nil && c.Since.After(requested.Add(time.Second)) {
 			fmt.Fprintf(warn, "cluster %s: the past begins at %s\n", c.Name, c.Since.Local().Format(time.DateTime))
 		}
 	}
