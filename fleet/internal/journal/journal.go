@@ -219,8 +219,6 @@ func (f *firstSync) update(now time.Time, p progress, j *Journal) {
 	f.done = p.live+p.unreachable == p.clusters
 	since := now.Sub(f.logged)
 	switch {
-	case f.done && p.clusters == 1:
-		return // the cluster's own line has the same content
 	case f.done, since >= j.Cadence.Idle, since >= j.Cadence.Progress && p != f.last:
 	default:
 		return

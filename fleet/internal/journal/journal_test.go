@@ -267,6 +267,19 @@ func TestFirstSync_progress(t *testing.T) {
 	}
 }
 
+// TestFirstSync_oneCluster says once that the first sync is done, also of a single cluster.
+func TestFirstSync_oneCluster(t *testing.T) {
+	log := &lines{}
+	members := []Member{newCluster("one", log)}
+	j := New(func() []Member { return members }, log.logger())
+	for range 3 {
+		j.examine(time.Now(), true)
+	}
+	if got := log.take(); len(got) != 2 || !strings.Contains(got[1], `msg="first sync done" clusters=1 live=1`) {
+		t.Errorf("the log is %q, want one line of the cluster and one of all", got)
+	}
+}
+
 // TestJournal_manyClusters bounds the log of the first sync: of many clusters only the
 // progress of all is logged.
 func TestJournal_manyClusters(t *testing.T) {
