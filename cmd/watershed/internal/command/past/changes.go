@@ -74,7 +74,9 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 			counts[n] += count
 		}
 		if cluster != "" {
-			s.Clusters = []document.PartialCluster{{Name: cluster, Since: &s.Since, Hidden: s.Hidden, Missing: s.Missing}}
+			s.Clusters = []document.PartialCluster{{
+				Name: cluster, Since: &s.Since, Hidden: s.Hidden, Missing: s.Missing,
+			}}
 		}
 		explainPartial(warn, o.since, s.Clusters)
 		explainUncounted(warn, s.Clusters)
