@@ -44,11 +44,7 @@ func TestValues_ofChangedObjectsAreDropped(t *testing.T) {
 			s.put(key, func(p *corev1.Pod) { p.Labels["round"] = "2" })
 		}
 	}
-	version := s.version
-	for i.Snapshot().Version() < version {
-		runtime.Gosched()
-	}
-	expect.Equal(t, i.Stats().Values.Kept, 90)
+	expect.Soon(t, "the values of changed objects to be dropped", func() bool { return i.Stats().Values.Kept == 90 })
 	stop()
 	v = i.Stats().Values
 	expect.Equal(t, v.Kept, 0)
