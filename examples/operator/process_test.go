@@ -120,6 +120,18 @@ func (p *process) metrics() map[string]float64 {
 	return all
 }
 
+// kept returns how many bytes of decoded objects Watershed keeps because they were read twice.
+// client-go's cache keeps none.
+func (p *process) kept() (bytes float64) {
+	p.Helper()
+	for name, value := range p.metrics() {
+		if strings.HasPrefix(name, "watershed_values_kept_bytes{") {
+			bytes += value
+		}
+	}
+	return bytes
+}
+
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
