@@ -8,7 +8,8 @@
 // which goes on in the next line if it ends with a backslash. The lines below it, up to the next
 // command, are what it prints. All commands of a page run in one shell. A command must succeed,
 // unless its comment says "# exits with N". A command whose comment is "# keep it running" runs until
-// the end of the page; the commands below it are typed in a second terminal.
+// the end of the page; the commands below it are typed in a second terminal. A block of Go whose first line is a
+// comment with the path of a file, such as "// before/main.go", is a file that the reader writes.
 //
 // What a page shows and what a command prints are compared line by line. "…" stands for any
 // text, and on a line of its own for any lines. Ages, times, sizes, ports, versions of Kubernetes,

@@ -64,6 +64,14 @@ func TestParse(t *testing.T) {
 		{Line: 13, Snippet: 2, Text: "three \\\n  more", Want: []string{"out"}},
 		{Line: 16, Snippet: 2, Text: "four # exits with 12", Status: 12},
 	})
+	got, n, err = snippets.Parse("```go\n// a/b.go\npackage b\n\n// c.go is not a file\n```\n" +
+		"```go\n// not a file\n```\n")
+	expect.NoError(t, err)
+	expect.Equal(t, n, 1)
+	expect.Equal(t, got, []snippets.Command{{
+		Line: 1, Snippet: 1,
+		Text: "mkdir -p a && cat > a/b.go <<'END OF FILE'\npackage b\n\n// c.go is not a file\nEND OF FILE",
+	}})
 	for _, wrong := range []string{"```console\noutput\n```\n", page + "```console\noutput\n```\n"} {
 		if _, _, err := snippets.Parse(wrong); err == nil {
 			t.Errorf("output without a command is accepted in\n%s", wrong)

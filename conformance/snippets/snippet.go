@@ -5,7 +5,9 @@ package snippets
 
 import (
 	"fmt"
+	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +27,9 @@ type Command struct {
 	Status int
 }
 
+// writes matches the first line of a file that the reader writes.
+var writes = regexp.MustCompile(`^// ([a-z]+(?:/[a-z]+)*\.go)$`)
+
 const (
 	fence       = "```"
 	prompt      = "$ "
@@ -33,12 +38,13 @@ const (
 
 var exits = regexp.MustCompile(`# exits with (\d+)$`)
 
-// Parse returns the commands of the console snippets of a page, and the number of snippets. It returns an
-// error if a snippet begins with output.
+// Parse returns the commands of the console snippets of a page and those that write its files, and the number
+// of both. It returns an error if a snippet begins with output.
 func Parse(page string) (commands []Command, snippets int, err error) {
 	inside, console := false, false
 	first := 0 // the number of commands before the snippet
-	for i, line := range strings.Split(page, "\n") {
+	all := strings.Split(page, "\n")
+	for i, line := range all {
 		number := i + 1
 		switch {
 		case strings.HasPrefix(line, fence):
@@ -47,6 +53,10 @@ func Parse(page string) (commands []Command, snippets int, err error) {
 			if console {
 				snippets++
 				first = len(commands)
+			}
+			if text := fileCommand(all[i:]); inside && text != "" {
+				snippets++
+				commands = append(commands, Command{Line: number, Snippet: snippets, Text: text})
 			}
 		case !console:
 		case strings.HasPrefix(line, prompt):
@@ -66,6 +76,20 @@ func Parse(page string) (commands []Command, snippets int, err error) {
 		}
 	}
 	return commands, snippets, nil
+}
+
+// fileCommand returns the command that writes the file that begins with the first of some lines, or "" if none does.
+func fileCommand(rest []string) string {
+	if rest[0] != fence+"go" || len(rest) < 2 {
+		return ""
+	}
+	name := writes.FindStringSubmatch(rest[1])
+	end := slices.Index(rest, fence)
+	if name == nil || end < 0 {
+		return ""
+	}
+	return fmt.Sprintf("mkdir -p %s && cat > %s <<'END OF FILE'\n%s\nEND OF FILE",
+		path.Dir(name[1]), name[1], strings.Join(rest[2:end], "\n"))
 }
 
 // continues reports whether the next line is a part of the command.

@@ -30,6 +30,9 @@ const root = "../.."
 // tests. It is not a measure of how long it should take.
 const patience = 2 * time.Minute
 
+// compilePatience is the same for a command of go, which compiles packages that are not in Go's cache.
+const compilePatience = 10 * time.Minute
+
 // slow is how long a command takes that the log names.
 const slow = 5 * time.Second
 
@@ -214,7 +217,11 @@ func environment(t *testing.T, home, tools, clusters string) []string {
 // typeCommand runs a command and compares its output with the page.
 func typeCommand(t *testing.T, shell *snippets.Shell, path string, c snippets.Command) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	limit := patience
+	if strings.HasPrefix(c.Text, "go ") {
+		limit = compilePatience
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	where := fmt.Sprintf("%s:%d: %s", path, c.Line, c.Text)
 	start := time.Now()
