@@ -82,6 +82,12 @@ var dataDir = map[string]string{
 var readers = []reader{
 	{name: "quick start", clusters: 2, pages: []page{
 		{path: "README.md"},
+		{path: "docs/guides/informers.md"},
+		{path: "docs/guides/clusterpedia.md", prepare: "$ cd watershed", not: []string{"mkdir members"}},
+		{
+			path:    "docs/start/operator.md",
+			prepare: "$ mkdir operator && cd operator\n" + ownModule("github.com/watershed-project/watershed/compat"),
+		},
 		{path: "docs/operations/status.md", prepare: program + renamed, only: []string{"watershed check"}},
 		{
 			path: "docs/operations/status.md", prepare: serving + merged + "$ mkdir -p ~/bin && PATH=~/bin:$PATH\n",
@@ -136,9 +142,6 @@ var readers = []reader{
 		},
 		{path: "deploy/helm/watershed/README.md", prepare: "$ cd watershed"},
 	}},
-	{name: "operator", pages: []page{
-		{path: "docs/start/operator.md", prepare: ownModule("github.com/watershed-project/watershed/compat")},
-	}},
 	{name: "library", pages: []page{
 		{path: "docs/start/library.md", prepare: ownModule("github.com/watershed-project/watershed/fleet")},
 	}},
@@ -158,4 +161,6 @@ var left = map[leftOut]string{
 	{"docs/operations/upgrade.md", "watershed status"}:  "needs two builds, the old and the new program",
 	{"docs/operations/install.md", "watershed serve"}:   "needs an OpenID Connect issuer",
 	{"docs/operations/install.md", "crane push"}:        "needs a registry",
+
+	{"docs/guides/clusterpedia.md", "mkdir members"}: "needs Clusterpedia",
 }
