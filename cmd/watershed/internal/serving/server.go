@@ -164,8 +164,11 @@ func (s *Server) shutdown(abort func()) {
 	_ = s.server.Shutdown(ctx)
 	// Shutdown does not wait for connections that a handler has taken over.
 	s.waitForRequests(ctx)
-	abort()
+	// Connections are closed before the contexts of their requests end. A handler whose context
+	// has ended may return at once, and what it has written so far would look like a complete
+	// response.
 	_ = s.server.Close()
+	abort() // for handlers that have taken over their connection
 	ctx, cancel = context.WithTimeout(context.Background(), abortWait)
 	defer cancel()
 	s.waitForRequests(ctx)

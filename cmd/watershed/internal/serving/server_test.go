@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,11 +43,17 @@ type runningServer struct {
 // start runs a server with a handler on loopback, until the test ends.
 func start(t *testing.T, handler http.HandlerFunc, adjust func(*Options)) *runningServer {
 	t.Helper()
-	ca, _ := openAuthority(t, filepath.Join(t.TempDir(), "authority.pem"), time.Now)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startOn(t, l, handler, adjust)
+}
+
+// startOn is start for a listener.
+func startOn(t *testing.T, l net.Listener, handler http.HandlerFunc, adjust func(*Options)) *runningServer {
+	t.Helper()
+	ca, _ := openAuthority(t, filepath.Join(t.TempDir(), "authority.pem"), time.Now)
 	opts := &Options{
 		Certificates: ca, Logger: quiet,
 		LongRunning: func(r *http.Request) bool { return r.URL.Path == "/watch" },
@@ -331,4 +338,63 @@ func TestServer_graceEnds(t *testing.T) {
 	}
 	// The server does not wait for a request whose grace has ended.
 	expect.Soon(t, "no request remains", func() bool { return w.Stats().Requests == 0 })
+}
+
+// noticingListener calls closing before a connection is closed.
+type noticingListener struct {
+	net.Listener
+	closing func()
+}
+
+func (l *noticingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &noticingConn{c, l.closing}, nil
+}
+
+type noticingConn struct {
+	net.Conn
+	closing func()
+}
+
+func (c *noticingConn) Close() error {
+	c.closing()
+	return c.Conn.Close()
+}
+
+// TestServer_abortedResponseIsIncomplete checks that the connection of a request that is aborted is
+// closed before its context ends: a handler that returns then must not complete its response.
+func TestServer_abortedResponseIsIncomplete(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered := make(chan context.Context, 1)
+	var request context.Context
+	var early atomic.Bool
+	l := &noticingListener{inner, func() {
+		if request != nil && request.Err() != nil {
+			early.Store(true)
+		}
+	}}
+	w := startOn(t, l, func(w http.ResponseWriter, r *http.Request) {
+		entered <- r.Context()
+		<-r.Context().Done()
+		_, _ = io.WriteString(w, "a part")
+	}, func(o *Options) { o.Grace = 50 * time.Millisecond })
+	// The client reads nothing until the server has ended: it does not close its side before.
+	c := w.dial(t, "http/1.1")
+	_, _ = io.WriteString(c, "GET /list HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	request = <-entered
+	w.end()
+	expect.Soon(t, "no request remains", func() bool { return w.Stats().Requests == 0 })
+	if early.Load() {
+		t.Error("the context of the request ended before its connection was closed")
+	}
+	if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+		text, err := io.ReadAll(resp.Body)
+		t.Errorf("the response looks complete: %d %q, %v", resp.StatusCode, text, err)
+	}
 }
