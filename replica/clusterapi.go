@@ -199,9 +199,8 @@ func (c *clusterAPI) absent(w http.ResponseWriter, q *Request, feed *history.Fee
 func (c *clusterAPI) serveView(
 	w http.ResponseWriter, r *http.Request, q *Request, resource kube.Resource, v view.View,
 ) error {
-	one := c.readRequest(q, resource, c.kinds.Of(c.member, resource), v)
-	one.Seal = c.seals.Seal(q.access.Caller, "cluster", c.member.Name(), q.String(), q.Namespace)
-	return c.reads.Serve(w, r, one)
+	// Continue tokens are not sealed, see [view.Seal]: any replica of the cluster can continue the list.
+	return c.reads.Serve(w, r, c.readRequest(q, resource, c.kinds.Of(c.member, resource), v))
 }
 
 // passLate passes a request on that the copy was to answer. From then on it does not count as

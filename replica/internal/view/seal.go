@@ -22,7 +22,13 @@ func NewSealKey() *SealKey {
 	return &key
 }
 
-// Seal binds continue tokens to one caller and one list. The zero value does not bind them.
+// Seal binds continue tokens of the fleet to one caller, one list and one set of clusters. The zero
+// value does not bind them.
+//
+// Tokens of a list of one cluster need no seal. Such a token has a version and a key, and the caller
+// may read the list at that version without a token too (resourceVersionMatch=Exact). Each request is
+// authorized, with a token or without. So a changed token, or one of another caller, shows nothing more.
+// kube-apiserver does not seal its tokens for the same reason.
 type Seal struct {
 	key *SealKey
 	// scope is what a token is bound to.

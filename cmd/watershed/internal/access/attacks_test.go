@@ -5,11 +5,13 @@ package access_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -342,7 +344,7 @@ func attackNames(t *testing.T, w *attackedReplica) {
 	w.expectCode(t, http.StatusForbidden, dan, "/clusters/a/apis/apps/v1/namespaces/n1/deployments/deployment-0/scale")
 }
 
-// A continue token works for its caller and its list only.
+// A continue token gives no right. Below /fleet it works for its caller and its list only.
 func attackTokens(t *testing.T, w *attackedReplica) {
 	ann, bot := w.token(w.a, "ann"), w.bot
 	continued := func(token, path string) string {
@@ -353,24 +355,44 @@ func attackTokens(t *testing.T, w *attackedReplica) {
 		}
 		return list.Continue
 	}
+	// Below /clusters a token gives nobody more than the list at its version.
 	list := "/clusters/a" + configmaps
 	token := continued(ann, list)
 	w.expectCode(t, http.StatusOK, ann, list+"?limit=1&continue="+token)
+	version := versionOf(t, token)
 	for _, other := range []struct{ user, path string }{
-		{bot, list}, {ann, "/clusters/a/api/v1/namespaces/n2/configmaps"},
+		{bot, list}, {ann, "/clusters/a/api/v1/namespaces/n2/configmaps"}, {"nobody", list},
+		{w.token(w.a, "dan"), list}, {w.token(w.a, "eve"), list}, {ann, "/clusters/b" + configmaps},
 		{ann, "/clusters/a/api/v1/namespaces/n1/pods"}, {ownerToken, "/clusters/b" + configmaps},
-		{ann, "/fleet" + configmaps},
 	} {
-		if got := w.get(t, other.user, other.path+"?limit=1&continue="+token); got.code == http.StatusOK {
-			t.Errorf("%s: %d %.200s", other.path, got.code, got.body)
+		got := w.get(t, other.user, other.path+"?limit=1&continue="+token)
+		without := w.get(t, other.user, other.path+"?resourceVersionMatch=Exact&resourceVersion="+version)
+		if (got.code == http.StatusOK) != (without.code == http.StatusOK) {
+			t.Errorf("%s: %d %.200s, without the token %d", other.path, got.code, got.body, without.code)
 		}
 	}
+	w.expectCode(t, http.StatusUnauthorized, "nobody", list+"?limit=1&continue="+token)
+	w.expectCode(t, http.StatusForbidden, w.token(w.a, "dan"), list+"?limit=1&continue="+token)
+	w.expectCode(t, http.StatusBadRequest, w.token(w.a, "oidc:cy"), "/fleet"+configmaps+"?limit=1&continue="+token)
 	fleet := continued(w.token(w.a, "oidc:cy"), "/fleet"+configmaps)
 	for _, user := range []string{ann, bot, ownerToken} {
 		if got := w.get(t, user, "/fleet"+configmaps+"?limit=1&continue="+fleet); got.code == http.StatusOK {
 			t.Errorf("a token of another caller: %d %.200s", got.code, got.body)
 		}
 	}
+}
+
+// versionOf returns the version in a continue token.
+func versionOf(t *testing.T, token string) string {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	var fields struct {
+		Version int64 `json:"rv"`
+	}
+	if err != nil || json.Unmarshal(raw, &fields) != nil {
+		t.Fatalf("%s is not a token", token)
+	}
+	return strconv.FormatInt(fields.Version, 10)
 }
 
 // The decision does not depend on the form of the response.
