@@ -252,10 +252,7 @@ func mustBeNewest(feed *history.Feed, r *http.Request, q *Request) bool {
 // and why it is not passed on.
 func (c *clusterAPI) where(q *Request) func() string {
 	return func() string {
-		address := "the cluster " + c.member.Name()
-		if connection := c.member.Cluster(); connection != nil {
-			address = connection.Config().Host
-		}
+		address := addressOf(c.member)
 		if why := q.access.NoPassThrough; why != "" && c.pass != nil {
 			address += ": " + why
 		}

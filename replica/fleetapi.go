@@ -285,24 +285,40 @@ func (f *seenFleet) audienceOf(q *Request, visible *audience.Visible) *view.Audi
 	return a
 }
 
-// where returns the address for a request that the fleet cannot answer: that of the clusters
-// that have the object.
+// where returns the address for a request that the fleet cannot answer: the API server of the cluster that has the
+// object, or its path below /clusters if that passes the caller's requests on.
 func (f *seenFleet) where(q *Request) func() string {
 	return func() string {
 		var names []string
+		var only *fleet.Member
 		for _, m := range f.Members {
 			if feed, ok := m.Feed(q.GroupResource()); ok && q.Name != "" && f.Reads(m) && hasObject(feed, q) {
-				names = append(names, m.Name())
+				names, only = append(names, m.Name()), m
 			}
 		}
+		passed := f.opts.PassThrough && q.access.NoPassThrough == ""
 		switch {
-		case len(names) == 1:
+		case len(names) == 1 && passed:
 			return "cluster " + names[0] + ", at /clusters/" + names[0]
-		case len(names) > 1:
+		case len(names) == 1:
+			return "cluster " + names[0] + ", at " + addressOf(only)
+		case len(names) > 1 && passed:
 			return "the one of these clusters that you mean, at /clusters/NAME: " + warning.Names(names)
+		case len(names) > 1:
+			return "the API server of the one of these clusters that you mean: " + warning.Names(names)
+		case passed:
+			return "a single cluster, at /clusters/NAME"
 		}
-		return "the cluster that the object is in, at /clusters/NAME"
+		return "the API server of a single cluster"
 	}
+}
+
+// addressOf returns the address of a member's API server, or its name while the address is not known.
+func addressOf(m *fleet.Member) string {
+	if connection := m.Cluster(); connection != nil {
+		return connection.Config().Host
+	}
+	return "the cluster " + m.Name()
 }
 
 // hasObject reports whether a feed has the object that a request names.

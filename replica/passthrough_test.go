@@ -7,9 +7,11 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -20,6 +22,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/internal/expect"
@@ -494,6 +497,69 @@ func TestPassThrough_fleet(t *testing.T) {
 	resp, text := w.send(http.MethodPost, "/fleet/api/v1/namespaces/n/pods", "{}", "Authorization", "Bearer mine")
 	if resp.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(text, "at /clusters/NAME") {
 		t.Errorf("create: %d %s", resp.StatusCode, text)
+	}
+}
+
+// TestFleet_refusedWrites checks which address a refused write below /fleet names: the API server, or the path
+// below /clusters if that passes the caller's requests on.
+func TestFleet_refusedWrites(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		passes, withheld bool
+	}{
+		{"without pass-through", false, false},
+		{"credentials that cannot be passed on", true, true},
+		{"with pass-through", true, false},
+	} {
+		for clusters := 1; clusters <= 2; clusters++ {
+			t.Run(fmt.Sprintf("%s/%d clusters", c.name, clusters), func(t *testing.T) {
+				access := &replica.Access{}
+				if c.withheld {
+					access.NoPassThrough = "withheld"
+				}
+				w, origins := newOriginsWith(t, clusters, nil, &replica.Options{
+					PassThrough: c.passes,
+					Authorize: func(*http.Request, *replica.Request) (*replica.Access, error) {
+						return access, nil
+					},
+				})
+				name := w.clusters.Cluster(0).Name()
+				// The simulated clusters have the same pods.
+				create, change := "write to the API server of a single cluster",
+					"write to cluster "+name+", at "+origins[0].config.Host
+				if c.passes && !c.withheld {
+					create, change = "write to a single cluster, at /clusters/NAME",
+						"write to cluster "+name+", at /clusters/"+name
+				}
+				if clusters > 1 {
+					change = "write to the API server of the one of these clusters that you mean: " +
+						name + ", " + w.clusters.Cluster(1).Name()
+					if c.passes && !c.withheld {
+						change = strings.Replace(change, "the API server of the one of these clusters that you mean",
+							"the one of these clusters that you mean, at /clusters/NAME", 1)
+					}
+				}
+				key := slices.Sorted(maps.Keys(w.truth(0)))[0]
+				namespace, pod, _ := strings.Cut(key, "/")
+				path := "/fleet/api/v1/namespaces/" + namespace + "/pods"
+				expect.Soon(t, "all clusters can be read", func() bool {
+					_, text := w.send(http.MethodGet, path+"?fieldSelector=metadata.name="+pod, "")
+					return strings.Count(text, `"resourceVersion":`) == clusters+1 // the list has one too
+				})
+				for method, want := range map[string][2]string{
+					http.MethodPost: {path, create}, http.MethodDelete: {path + "/" + pod, change},
+				} {
+					resp, text := w.send(method, want[0], "{}")
+					var refused metav1.Status
+					if err := json.Unmarshal([]byte(text), &refused); err != nil {
+						t.Fatal(err)
+					}
+					if resp.StatusCode != http.StatusMethodNotAllowed || !strings.HasSuffix(refused.Message, want[1]) {
+						t.Errorf("%s: %d %s, want %s", method, resp.StatusCode, refused.Message, want[1])
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ func testFleetRefusals(t *testing.T, fleet *side) {
 			t.Errorf("kubectl %s: %d %s%s, want rows of cluster one", line, o.code, o.stdout, o.stderr)
 		}
 	}
-	const which = "write to the cluster that the object is in, at /clusters/NAME"
+	const which = "write to a single cluster, at /clusters/NAME"
 	const known = "write to cluster one, at /clusters/one"
 	for line, text := range map[string]string{
 		"create cm other":                              which,
