@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -29,6 +28,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/command/status"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/command/verify"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/command/version"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/usage"
 )
 
@@ -42,7 +42,7 @@ func main() {
 		rename(root, name)
 	}
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "watershed:", err)
+		terminal.PrintError(os.Stderr, err)
 		os.Exit(1)
 	}
 }

@@ -121,7 +121,7 @@ var commandRules = map[string]rule{
 	"cmd/watershed/internal/command/version": {
 		own: []string{
 			"cmd/watershed/internal/apiclient", "cmd/watershed/internal/build", "cmd/watershed/internal/output",
-			"cmd/watershed/internal/state",
+			"cmd/watershed/internal/state", "cmd/watershed/internal/terminal",
 		},
 		others: []string{"github.com/spf13/cobra"},
 	},
@@ -132,7 +132,8 @@ var commandRules = map[string]rule{
 			"cmd/watershed/internal/command/kubeconfig", "cmd/watershed/internal/command/past",
 			"cmd/watershed/internal/command/rbac", "cmd/watershed/internal/command/serve",
 			"cmd/watershed/internal/command/status", "cmd/watershed/internal/command/verify",
-			"cmd/watershed/internal/command/version", "cmd/watershed/internal/usage",
+			"cmd/watershed/internal/command/version", "cmd/watershed/internal/terminal",
+			"cmd/watershed/internal/usage",
 		},
 		others: []string{"github.com/spf13/"},
 	},

@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Package terminal draws text that changes in place: a [Screen] that shows one page, and an
-// [Area] below lines that scroll.
+// [Area] below lines that scroll. [PrintError] prints the lines of an error.
 //
 //	s := terminal.OpenScreen(os.Stdout)
 //	defer s.Close()

@@ -191,7 +191,7 @@ func (o *options) follow(
 		for err != nil && ctx.Err() == nil {
 			if text := err.Error(); text != last {
 				last = text
-				fmt.Fprintln(trouble, "watershed:", text)
+				terminal.PrintError(trouble, err)
 			}
 			next, err = o.next(ctx, read)
 		}

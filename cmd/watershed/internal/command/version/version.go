@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/output"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/state"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/terminal"
 )
 
 // versionTimeout limits how long version waits for a server.
@@ -63,7 +64,7 @@ func (o *options) run(ctx context.Context, out, trouble io.Writer, name string) 
 		case err != nil && o.connection.Named():
 			return err
 		case err != nil && !errors.Is(err, state.ErrNotServing):
-			fmt.Fprintln(trouble, "watershed:", err)
+			terminal.PrintError(trouble, err)
 		}
 	}
 	if o.output.IsDocument() {
