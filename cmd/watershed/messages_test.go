@@ -55,14 +55,14 @@ func TestMessages(t *testing.T) {
 	pod := sim.Cluster(0).Pod(0)
 	contains("log of an object that does not exist",
 		fails("log", "pod/nope", "-n", pod.Namespace, "--state-dir", s.Path, "--cluster", "sim-0"),
-		"log of pod/nope: there are no changes since 24h, and it cannot be read now", "not found")
+		"log of pod/nope: there are no changes in the last 24h, and it cannot be read now", "not found")
 	// All clusters have the pod.
 	for _, clusters := range [][]string{nil, {"--cluster", "sim-0"}} {
 		out, trouble, err := commandParts(t, append([]string{
 			"log", "pod/" + pod.Name, "-n", pod.Namespace, "--state-dir", s.Path, "--since", "1ms",
 		}, clusters...)...)
 		expect.NoError(t, err)
-		contains("log of an object without changes", out+trouble, "there are no changes since 1ms")
+		contains("log of an object without changes", out+trouble, "there are no changes in the last 1ms")
 	}
 
 	for _, cluster := range [][]string{nil, {"--cluster", "sim-0"}} {

@@ -85,6 +85,9 @@ func (o *changesOptions) run(ctx context.Context, out, warn io.Writer, _ string)
 	if err != nil {
 		return err
 	}
+	if len(counts) == 0 {
+		fmt.Fprintf(warn, "there are no changes %s\n", period(o.since, o.until))
+	}
 	return o.print(out, counts)
 }
 

@@ -120,10 +120,29 @@ func (o *logOptions) explainNone(ctx context.Context, warn io.Writer, text strin
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("log of %s: there are no changes since %s, and it cannot be read now: %w", text, o.since, err)
+		return fmt.Errorf("log of %s: there are no changes %s, and it cannot be read now: %w", text,
+			period(o.since, o.until), err)
 	}
-	fmt.Fprintf(warn, "%s: there are no changes since %s\n", text, o.since)
+	fmt.Fprintf(warn, "%s: there are no changes %s\n", text, period(o.since, o.until))
 	return nil
+}
+
+// period returns the time between two values of flags for a message, each a time or how long ago. The second may
+// be "", which is now.
+func period(since, until string) string {
+	point := func(text string) string {
+		if _, err := time.ParseDuration(text); err == nil {
+			return text + " ago"
+		}
+		return text
+	}
+	switch start := point(since); {
+	case until != "":
+		return "between " + start + " and " + point(until)
+	case start != since:
+		return "in the last " + since
+	}
+	return "since " + since
 }
 
 // changes returns the changes in a cluster, or in all clusters if the cluster is "".

@@ -34,3 +34,19 @@ func TestLog_fieldNames(t *testing.T) {
 		t.Errorf("%q has control characters", out.String())
 	}
 }
+
+// TestPeriod checks how messages name the time that a command looked at.
+func TestPeriod(t *testing.T) {
+	const monday, tuesday = "2026-11-16T06:00:00Z", "2026-11-17T06:00:00Z"
+	for _, c := range []struct{ since, until, want string }{
+		{"24h", "", "in the last 24h"},
+		{monday, "", "since " + monday},
+		{monday, tuesday, "between " + monday + " and " + tuesday},
+		{"24h", "1h", "between 24h ago and 1h ago"},
+		{monday, "1h", "between " + monday + " and 1h ago"},
+	} {
+		if got := period(c.since, c.until); got != c.want {
+			t.Errorf("%q, %q: %q, want %q", c.since, c.until, got, c.want)
+		}
+	}
+}
