@@ -160,7 +160,8 @@ func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer withdraw()
-	s := &service{servers: []func(context.Context) error{front.Run}, parts: append(r.parts, changes.run)}
+	s := &service{servers: []func(context.Context) error{front.Run}, parts: append(r.parts, changes.run),
+		logger: logger}
 	for _, one := range inside {
 		s.servers = append(s.servers, one.run)
 	}

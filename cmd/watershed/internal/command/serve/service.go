@@ -6,6 +6,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 )
 
@@ -14,10 +15,12 @@ import (
 type service struct {
 	servers []func(context.Context) error
 	parts   []func(context.Context) error
+	logger  *slog.Logger
 }
 
 // run runs everything until ctx ends or one of them fails, and returns that error. The
-// servers end first, with the requests that they serve, and the parts after them.
+// servers end first, with the requests that they serve, and the parts after them. The log
+// says why and how far the service has ended.
 func (s *service) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -38,9 +41,12 @@ func (s *service) run(ctx context.Context) error {
 		start(ctx, &serving, run)
 	}
 	<-ctx.Done()
+	s.logger.Info("stopping: requests may finish", "cause", context.Cause(ctx))
 	serving.Wait()
+	s.logger.Info("all requests have ended")
 	end()
 	reading.Wait()
+	s.logger.Info("stopped")
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,9 @@ func TestService_endsInOrder(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "all of it")
 	})
+	var log strings.Builder // read after the service has ended
 	s := &service{
+		logger:  slog.New(slog.NewTextHandler(&log, nil)),
 		servers: []func(context.Context) error{newFront(t, l, handler, ca).Run},
 		parts: []func(context.Context) error{func(ctx context.Context) error {
 			<-ctx.Done()
@@ -103,6 +106,17 @@ func TestService_endsInOrder(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	left := log.String()
+	for _, line := range []string{
+		`msg="stopping: requests may finish" cause="context canceled"`,
+		`msg="all requests have ended"`, "msg=stopped",
+	} {
+		_, after, found := strings.Cut(left, line)
+		if !found {
+			t.Errorf("the log does not have %s, or not in this order:\n%s", line, &log)
+		}
+		left = after
+	}
 	if _, err := net.DialTimeout("tcp", l.Addr().String(), time.Second); err == nil {
 		t.Error("somebody still listens")
 	}
@@ -117,6 +131,7 @@ func TestService_endsWithAPart(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	s := &service{
+		logger:  slog.New(slog.DiscardHandler),
 		servers: []func(context.Context) error{newFront(t, l, http.NotFoundHandler(), ca).Run},
 		parts: []func(context.Context) error{
 			func(context.Context) error { return broken },
