@@ -185,9 +185,17 @@ var errRefused = errors.New("it does not accept the credentials for the whole fl
 func (c *Connection) refused(resp *http.Response) error {
 	where := fmt.Sprintf("server at %s: list clusters: %s", c.URL, resp.Status)
 	switch {
+	case resp.StatusCode == http.StatusUnauthorized && c.credentials != "" && c.target.nobody:
+		return fmt.Errorf("%s: %w of context %q: nobody authenticates callers for the whole fleet, because "+
+			"watershed serve runs without --home and --oidc-issuer-url; restart it with --home CLUSTER, or leave out "+
+			"--context to ask as its owner", where, errRefused, c.credentials)
 	case resp.StatusCode == http.StatusUnauthorized && c.credentials != "":
-		return fmt.Errorf("%s: %w of context %q; name a context of its home cluster with --context; client "+
-			"certificates are not accepted", where, errRefused, c.credentials)
+		err := fmt.Errorf("%s: %w of context %q; name a context of its home cluster (serve --home) with --context; "+
+			"client certificates are not accepted", where, errRefused, c.credentials)
+		if c.target.Home == "" { // the server is elsewhere, or only an issuer authenticates callers
+			err = fmt.Errorf("%w; a server without --home and --oidc-issuer-url accepts only its owner", err)
+		}
+		return err
 	case resp.StatusCode == http.StatusUnauthorized:
 		return fmt.Errorf("%s: %w of the state directory", where, errRefused)
 	case resp.StatusCode == http.StatusForbidden:

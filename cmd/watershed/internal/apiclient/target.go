@@ -56,6 +56,9 @@ type Target struct {
 	// Home, Kubeconfig and Contexts are what the server has announced, see [state.Server].
 	Home                 string
 	Kubeconfig, Contexts []string
+	// nobody means that the server has announced that it has neither a home cluster nor an issuer: only its owner
+	// is authenticated below /fleet.
+	nobody bool
 	// config is the client configuration of the context that names the server, nil if none does.
 	config *rest.Config
 }
@@ -71,7 +74,7 @@ func LocalTarget(s state.Dir, authorityFile string) (*Target, error) {
 		return nil, err
 	}
 	t := &Target{URL: "https://" + running.Address, Home: running.Home, Kubeconfig: running.Kubeconfig,
-		Contexts: running.Contexts}
+		Contexts: running.Contexts, nobody: running.Home == "" && !running.Issuer}
 	if t.Authority, err = readCertificates(authorityFile); err != nil {
 		return nil, err
 	}

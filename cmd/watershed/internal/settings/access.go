@@ -74,6 +74,9 @@ func (o *Access) validate() error {
 	return nil
 }
 
+// HasIssuer reports whether OpenID Connect authenticates requests below /fleet.
+func (o *Access) HasIssuer() bool { return o.oidc.Issuer != "" }
+
 // Crossing returns which identities may read below /fleet, without OpenID Connect.
 func (o *Access) Crossing() access.Crossing {
 	x := access.Crossing{Home: o.Home, Users: o.users, Groups: o.groups}

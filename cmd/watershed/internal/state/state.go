@@ -81,6 +81,8 @@ type Server struct {
 	Contexts []string `json:"contexts,omitempty"`
 	// Home is the cluster that authenticates requests below /fleet, "" if there is none.
 	Home string `json:"home,omitempty"`
+	// Issuer is true if OpenID Connect authenticates requests below /fleet.
+	Issuer bool `json:"issuer,omitempty"`
 	// Configuration is nil if the server has no configuration file.
 	Configuration *Configuration `json:"configuration,omitempty"`
 	// OtherAuthority is true if the server's certificate is from files, and not from the

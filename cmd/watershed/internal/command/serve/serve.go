@@ -153,7 +153,8 @@ func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
 	defer inside.close()
 	changes := &reload{
 		started: o.Settings, now: o.Settings, clusters: clusters, replica: r, front: front, logger: logger,
-		announced: state.Server{Address: addresses[0], Home: o.Access.Home, OtherAuthority: ca == nil},
+		announced: state.Server{Address: addresses[0], Home: o.Access.Home, OtherAuthority: ca == nil,
+			Issuer: o.Access.HasIssuer()},
 	}
 	withdraw, err := changes.announce(opened)
 	if err != nil {
