@@ -8,8 +8,8 @@
 //
 // Changes enter the queue in the order in which the source reports them. After any
 // failure the reflector continues from the last version it saw, or lists again. Either
-// way the consumer of the queue ends up with the state of the source. An incomplete list
-// infers no deletion. A list that is older than what was seen before is not accepted,
+// way the consumer of the queue ends up with the state of the source. An object that is missing
+// from an incomplete list does not count as deleted. A list that is older than what was seen before is not accepted,
 // unless the source itself has gone back, as etcd does when it is restored from a backup.
 // The reflector detects that when it reconnects, counts and reports it
 // ([Status.Restores]), and accepts the older state.
@@ -21,16 +21,16 @@
 //
 // The reflector requests the state as a stream first ([WatchOptions.InitialEvents]), and
 // as pages if the source does not support that, which it remembers. A resource that the
-// source does not have is parked, and the reflector asks now and then whether the source
-// has it again. The known objects of the resource are deleted when every answer for
-// [Options.Absence] was that the source does not have it.
+// source does not have is parked: the reflector asks at intervals ([Options.Park]) whether the
+// source has it again. When all answers during [Options.Absence] were no, the known objects of the
+// resource are deleted.
 //
 // [Reflector.Relist] makes the reflector read the whole state again, for a caller that has
 // found the copy to differ from the source.
 //
-// An object that cannot be read is counted ([Status.Dropped]), and its last state stays.
-// A deletion that cannot be read still deletes. If its key cannot be read either, a list
-// determines which object it was.
+// An object that cannot be decoded is counted ([Status.Dropped]), and its last state stays. The
+// event of a deletion deletes the object even if the object in it cannot be decoded. If its key
+// cannot be read either, a list determines which object it was.
 //
 // # What blocks
 //

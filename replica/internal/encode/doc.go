@@ -6,8 +6,8 @@
 //
 // # Guarantees
 //
-// The bytes are those that kube-apiserver would send. An object that cannot be encoded is
-// an [UnsentError]: it is never left out of a response.
+// The bytes are those that kube-apiserver would send. If an object cannot be encoded, the result
+// is an [UnsentError], so that no response leaves the object out.
 //
 // # What blocks
 //

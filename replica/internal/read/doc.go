@@ -4,12 +4,12 @@
 // Package read answers a get, a list or a watch of one resource, the same way for one cluster and for the fleet.
 // It negotiates the form of the response, reads from a view, encodes with package encode and writes with package
 // respond: objects, lists, events, tables and scales, in JSON, protobuf or YAML. It also knows which
-// subresources are made from the object, so that a copy of the object has them.
+// subresources can be made from the object alone, such as status and scale.
 //
 // # Guarantees
 //
-// A response is that of kube-apiserver for the same objects. An object that cannot be encoded ends the response: it
-// is never left out.
+// A response is the one that kube-apiserver would send for the same objects. If an object cannot be encoded, the
+// response ends with an error: no object is left out.
 //
 // # What blocks
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package status makes the errors of the Kubernetes API that the replica returns, with the
-// codes, reasons and texts of kube-apiserver where it has the same error. It writes
-// nothing.
+// Package status creates the errors that the replica returns as Kubernetes API errors. Where
+// kube-apiserver has the same error, the code, reason and text are the same. The package does not
+// write responses.
 package status

@@ -9,9 +9,9 @@
 // # Guarantees
 //
 // A [State] of one cluster is a state that its API server had. A state of the fleet has one such state
-// per cluster. While a resource of a cluster is relisted, its part can mix objects from before and after
-// the relist. A [Watch] that begins at the version of a state yields exactly the changes after this
-// state that the [Matcher] selects.
+// per cluster. While a resource of a cluster is relisted, the objects of that cluster can be a mix of those
+// from before and after the relist. A [Watch] that begins at the version of a state yields exactly
+// the changes after this state that the [Matcher] selects.
 //
 // # What blocks
 //

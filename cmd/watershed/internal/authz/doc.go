@@ -8,16 +8,17 @@
 //
 // # Guarantees
 //
-// A decision is that of the cluster: nothing is allowed here that the cluster has not
-// allowed within the cache time, or that its RBAC objects, as they were copied, do not allow. A
-// failure is never a decision. If the cluster cannot be reached, the error has the status 503.
+// A Reviewer allows only what the cluster has allowed within the cache time. A Local also allows
+// what the copy of the cluster's RBAC objects allows. A failure is never a decision: if the cluster
+// cannot be reached, the error has the status 503.
 //
 // A decision that was requested before [Reviewer.Flush] is not used afterwards.
 //
 // # What blocks
 //
-// Authorize waits for a review, up to its context and [Options.Deadline]. Equal requests
-// share a review. A decision from the cache or from [Local] does not wait for the cluster.
+// Authorize waits for a review until its context ends, and at most for [Options.Deadline].
+// Concurrent requests with the same question share a review. A decision from the cache
+// or from [Local] does not wait for the cluster.
 //
 // # Bounds and ownership
 //

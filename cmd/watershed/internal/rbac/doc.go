@@ -2,8 +2,8 @@
 // Copyright The Watershed Authors
 
 // Package rbac evaluates the RBAC objects of one cluster: Roles, ClusterRoles and their
-// bindings. Decisions and reasons are those of kube-apiserver's RBAC authorizer. The module in
-// the folder oracle compares both with random policies and requests.
+// bindings. Decisions and reasons are those of kube-apiserver's RBAC authorizer: the module in
+// the directory oracle compares the two with random policies and requests.
 //
 // # Guarantees
 //
@@ -23,6 +23,6 @@
 //
 // # Bounds and ownership
 //
-// The policy holds the objects that its owner has set and has not deleted. It keeps the rules
+// A [Policy] holds the objects that its owner has set and has not deleted. It keeps the rules
 // and the subjects of an object and does not copy them: the caller must not modify them later.
 package rbac
