@@ -250,7 +250,7 @@ func TestChart_refuses(t *testing.T) {
 		{[]string{"config.mirror.resources={*.apps}"}, "watershed rbac"},
 		{[]string{"config.mirror.resource={pods}"}, "resource"},
 		{[]string{"config.listen=:1"}, "listen"},
-		{[]string{"config.sources.folders={/x}"}, "folders"},
+		{[]string{"config.sources.directories={/x}"}, "directories"},
 		{[]string{"config.verifyEvery=often"}, "verifyEvery"},
 		{[]string{"config.limits.historyMiB=0"}, "historyMiB"},
 	} {

@@ -67,9 +67,9 @@ func TestKustomize_overlay(t *testing.T) {
 	checkRestricted(t, d)
 	o := settingsOf(t, got, d)
 	checkRights(t, got, o, d)
-	if !slices.Equal(o.Sources.Folders, []string{"/etc/watershed/clusters/members"}) || o.Listening.CertFile == "" ||
-		o.Access.Home == "" || o.Access.Home != o.Sources.InCluster {
-		t.Errorf("the overlay has the folders %v, the certificate %q and the home %q", o.Sources.Folders,
+	if !slices.Equal(o.Sources.Directories, []string{"/etc/watershed/clusters/members"}) ||
+		o.Listening.CertFile == "" || o.Access.Home == "" || o.Access.Home != o.Sources.InCluster {
+		t.Errorf("the overlay has the directories %v, the certificate %q and the home %q", o.Sources.Directories,
 			o.Listening.CertFile, o.Access.Home)
 	}
 	expect.Equal(t, configOf(t, got, d), configOf(t, base, deploymentOf(t, base)))

@@ -173,7 +173,7 @@ func TestReload_hangup(t *testing.T) {
 	w := newKeyClusters(t)
 	folder := t.TempDir() + "/later"
 	c := configure(t, w.one())
-	c.change(map[string]any{"sources.folders": []string{folder}})
+	c.change(map[string]any{"sources.directories": []string{folder}})
 	expect.Soon(t, "the error is logged", func() bool { return strings.Contains(c.log.String(), "--kubeconfig-dir") })
 	expect.NoError(t, os.Rename(folderOf(t, "two", w.onlyUS), folder))
 	expect.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))

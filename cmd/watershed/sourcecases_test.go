@@ -35,7 +35,7 @@ func (w *keyClusters) sources() map[string]keyCase {
 			observe: names,
 			want:    [2]string{"us", "eu us"},
 		},
-		"sources.folders": {
+		"sources.directories": {
 			from: []string{folderOf(w.t, "one", w.onlyEU)}, to: []string{folderOf(w.t, "two", w.onlyUS)},
 			observe: names, want: [2]string{"one", "two"},
 		},

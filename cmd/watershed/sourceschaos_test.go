@@ -103,7 +103,8 @@ func newSourcesWorld(t *testing.T, seed uint64) *sourcesWorld {
 		w.write(name, "", 1)
 	}
 	w.c = configure(t, map[string]any{
-		"mirror.resources": []string{"pods"}, "sources.folders": []string{w.folder}, "sources.kubeconfig": w.contexts,
+		"mirror.resources": []string{"pods"}, "sources.directories": []string{w.folder},
+		"sources.kubeconfig": w.contexts,
 		"sources.clusterAPI": true, "sources.hub.kubeconfig": w.hub.kubeconfig, "sources.hub.context": "hub",
 	})
 	w.witness = watchPods(w.c)
@@ -205,9 +206,9 @@ func (w *sourcesWorld) pause(most time.Duration) {
 
 // reload changes a source that has nothing to do with a fault, which opens all of them again.
 func (w *sourcesWorld) reload(also map[string]any) {
-	values := map[string]any{"sources.folders": []string{w.folder}}
-	if folders, _ := w.c.values["sources.folders"].([]string); len(folders) == 1 {
-		values["sources.folders"] = []string{w.folder, w.other}
+	values := map[string]any{"sources.directories": []string{w.folder}}
+	if folders, _ := w.c.values["sources.directories"].([]string); len(folders) == 1 {
+		values["sources.directories"] = []string{w.folder, w.other}
 	}
 	maps.Copy(values, also)
 	w.c.change(values)

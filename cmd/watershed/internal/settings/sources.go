@@ -26,7 +26,7 @@ const defaultInCluster = "in-cluster"
 type Sources struct {
 	Kubeconfig      string
 	contexts        []string
-	Folders         []string
+	Directories     []string
 	InCluster       string // the name of the cluster, "" if it is not mirrored
 	clusterAPI      bool
 	clusterProfiles bool
@@ -42,7 +42,7 @@ func (o *Sources) declare(in config.Section) {
 		"the `file` with the contexts to mirror (default the files in KUBECONFIG, else ~/.kube/config)").Reloads()
 	in.Repeated(&o.contexts, "sources.contexts", "context",
 		"a `context` to mirror; may be repeated (default every context)").Reloads()
-	in.Repeated(&o.Folders, "sources.folders", "kubeconfig-dir",
+	in.Repeated(&o.Directories, "sources.directories", "kubeconfig-dir",
 		"a `directory` of kubeconfig files to mirror, one cluster for each file; may be repeated").Reloads()
 	in.String(&o.InCluster, "sources.inCluster", "in-cluster", "",
 		"mirror the cluster that serve runs in, under this `name`; needs a pod with a service account").
@@ -115,7 +115,7 @@ func (o *Sources) Open(logger *slog.Logger) (*OpenedSources, error) {
 		s.Kubeconfig = k
 		s.add("contexts", k)
 	}
-	for _, path := range o.Folders {
+	for _, path := range o.Directories {
 		if _, err := os.ReadDir(path); err != nil {
 			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a directory that exists, or a single file "+
 				"with --kubeconfig", err)
@@ -139,7 +139,7 @@ func (o *Sources) Open(logger *slog.Logger) (*OpenedSources, error) {
 // usesContexts reports whether contexts are mirrored: if a flag names them, or no other
 // source is selected.
 func (o *Sources) usesContexts() bool {
-	other := len(o.Folders) > 0 || o.InCluster != "" || o.usesHub()
+	other := len(o.Directories) > 0 || o.InCluster != "" || o.usesHub()
 	return o.Kubeconfig != "" || len(o.contexts) > 0 || !other
 }
 

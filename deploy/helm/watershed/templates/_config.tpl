@@ -25,7 +25,7 @@ Copyright The Watershed Authors
 {{- $sources := default dict $config.sources -}}
 {{- if .Values.clusters.inCluster.enabled }}{{ $_ = set $sources "inCluster" .Values.clusters.inCluster.name }}{{ end -}}
 {{- range .Values.clusters.kubeconfigSecrets -}}
-{{- $_ = set $sources "folders" (append (default list $sources.folders) (printf "/etc/watershed/clusters/%s" .name)) -}}
+{{- $_ = set $sources "directories" (append (default list $sources.directories) (printf "/etc/watershed/clusters/%s" .name)) -}}
 {{- end -}}
 {{- if $sources }}{{ $_ = set $config "sources" $sources }}{{ end -}}
 {{- $_ = set $config.mirror "resources" (include "watershed.resources" . | fromJsonArray) -}}
