@@ -26,7 +26,7 @@ import (
 
 const (
 	// restartFolder is the variable with the folder of the stored objects.
-	restartFolder = "WATERSHED_RESTART_FOLDER"
+	restartFolder = "WATERSHED_RESTART_DIRECTORY"
 	// restartChanges is how many pods change between two runs of the subject with files.
 	restartChanges = 100
 )

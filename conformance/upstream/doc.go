@@ -4,7 +4,7 @@
 // Package upstream runs the test suites of controller-runtime and client-go with the informers of Watershed's package
 // compat in the place of client-go's. It has only tests.
 //
-// The suites are copied from the module cache into the cache folder of the test world, never into the repository.
+// The suites are copied from the module cache into the cache directory of the test world, never into the repository.
 // A small patch lets an environment variable choose the informer:
 //
 //   - stock: client-go's, to see what the suite itself does on this machine

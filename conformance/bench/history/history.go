@@ -41,7 +41,7 @@ import (
 const (
 	// folderVariable is the variable with the folder of the recording. If the folder has one,
 	// it is read again. Default: a temporary one.
-	folderVariable = "WATERSHED_HISTORY_FOLDER"
+	folderVariable = "WATERSHED_HISTORY_DIRECTORY"
 	// doneFile is the file that ends a recording. It has the result of recording it.
 	doneFile = "RECORDED"
 	// quietPods is how many pods do not change.

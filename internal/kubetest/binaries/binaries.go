@@ -8,7 +8,7 @@
 // are the only place where a version is written. One may be overridden:
 // $WATERSHED_KUBE_VERSION runs the tests with another version of Kubernetes, and leaves
 // etcd, kwok and helm as they are. The built commands are kept outside the checkout, in
-// $WATERSHED_CACHE or else the user's cache folder, in one folder per component and
+// $WATERSHED_CACHE or else the user's cache directory, in one directory per component and
 // version. So versions never share a file, and all checkouts on the machine share one
 // build.
 //
@@ -27,7 +27,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// CacheVariable is the name of the environment variable that moves the cache folder.
+// CacheVariable is the name of the environment variable that moves the cache directory.
 const CacheVariable = "WATERSHED_CACHE"
 
 // VersionVariable is the name of the environment variable that selects another version of
@@ -120,7 +120,7 @@ func CacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("cache folder: %w (set %s)", err, CacheVariable)
+		return "", fmt.Errorf("cache directory: %w (set %s)", err, CacheVariable)
 	}
 	return filepath.Join(dir, "watershed"), nil
 }

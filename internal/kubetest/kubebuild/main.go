@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Command kubebuild builds the Kubernetes, etcd and kwok commands that the tests run,
-// from source and for this machine, into the cache folder that package binaries defines.
+// from source and for this machine, into the cache directory that package binaries defines.
 // Existing commands are not built again. If WATERSHED_KUBE_VERSION is set, it builds that
 // version of Kubernetes, in addition to any other. With the flag -helm it builds helm
 // instead.

@@ -77,7 +77,7 @@ func run(w io.Writer, checkouts []string) error {
 		}
 	}
 	if len(all) == 0 {
-		return errors.New("give the folders of one or more checkouts")
+		return errors.New("give the directories of one or more checkouts")
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, cells func(counts) string) {
