@@ -25,11 +25,11 @@
 // One read is one request, except that a list is read in pages. This package does not
 // retry or throttle: the caller decides when to retry, and errors contain what it needs
 // for that. A request that the server rejects fails with an [apierrors.StatusError]
-// inside a [reflector.Error], whatever the server, or a proxy in front of it, sent. When
-// a context ends, the call returns the context's error.
+// inside a [reflector.Error], also if the server, or a proxy in front of it, sent another
+// body. When a context ends, the call returns the context's error.
 //
-// Objects have their kind. Kinds that client-go has types for arrive as protobuf, all
-// others as JSON; see [Query.JSON] and [Query.MetadataOnly].
+// Every object has its kind and apiVersion. Kinds that client-go has types for arrive as protobuf,
+// all others as JSON; see [Query.JSON] and [Query.MetadataOnly].
 //
 // # What blocks
 //
@@ -41,11 +41,11 @@
 // # Bounds and ownership
 //
 // A [Cluster] does not start goroutines; net/http has two per connection until
-// [Cluster.CloseIdleConnections]. A Cluster keeps the last discovery, once
-// [Cluster.Resolve] was called, and of a list or a watch only the object that is being
-// read. It reads at most 64 KiB of an error response and 16 MiB of a discovery document,
-// two documents at a time, and accepts 64 KiB of headers. It follows three redirects, to
-// the same server only.
+// [Cluster.CloseIdleConnections]. Once [Cluster.Resolve] was called, a Cluster keeps the last
+// discovery. Of a list or a watch it keeps only the object that is being read. It reads at most
+// 64 KiB of an error response and 16 MiB of a discovery document, two documents at a time, and
+// accepts 64 KiB of headers. It follows three redirects, to the same server only.
+//
 // The caller must read a watch to its end or close it. Any number of goroutines can share
 // a [Cluster] and a [Source].
 package kube

@@ -20,25 +20,27 @@
 // # What blocks
 //
 // Readers never wait: taking a snapshot is one atomic load, and no lock is held while it
-// is read. A get is a look-up in a hash table that the writer changes meanwhile; what it
-// finds is compared with the snapshot. Writers take turns. Adding an index to a filled store computes the values of
-// all objects in the caller's goroutine; other writers wait only while the last writes
-// since then are indexed.
+// is read. A get looks the key up in a hash table that writers change at the same time, and
+// then checks in the snapshot that the object belongs to it. Writers wait for each other.
+//
+// Adding an index to a store that has objects computes the values of all of them in the
+// caller's goroutine, and does not hold up other writers. They wait only at its end, while the
+// objects that were written meanwhile are indexed.
 //
 // # Bounds and ownership
 //
-// Objects are shared: neither writers nor readers may change them. Per object (of a
-// pointer type) the store keeps some 105 bytes in addition to the key's own: key and slot
-// in a tree, record and key in tables by slot, and the slot in a hash table.
-// Per index it keeps some 120 more, for a string: the value by slot, and value, key and
-// slot in a tree.
+// Objects are shared: neither writers nor readers may change them. Besides the bytes of the
+// key, the store takes some 105 bytes per object of a pointer type: for the key and the slot in
+// a tree, the record and the key in tables by slot, and the slot in a hash table. An index of
+// strings takes some 120 more per object: for the value in a table by slot, and the value, the
+// key and the slot in a tree.
 //
 // A column, which [Snapshot.Having] makes for an attribute that is asked for, costs 4.5
 // bytes per object. A store has at most 8 columns.
 //
 // An update copies a page of the table and shares a directory with its batch: 300 to
 // 800 bytes of garbage, depending on the size of the batch. Only additions, deletions
-// and changes of indexed values modify a tree. A snapshot that is kept holds the nodes
-// and objects that were current when it was taken. It costs nothing until they are
-// replaced.
+// and changes of indexed values modify a tree. A snapshot that a reader keeps costs nothing while
+// its objects are current: it costs the nodes and objects that have been replaced since it was
+// taken, because it keeps them from being freed.
 package store

@@ -6,14 +6,15 @@
 //
 // # Guarantees
 //
-// The bytes of an object are those that the server sent, with apiVersion and kind where a
-// JSON list lacks them.
+// The bytes of an object are those that the server sent. If the items of a JSON list have no
+// apiVersion and kind, both are added.
 //
-// The key, the version, the labels and the other metadata scanned from the bytes are those of the value
-// that apimachinery decodes from them. JSON that repeats a member which identifies the
-// object is rejected, because JSON decoders disagree on which one counts.
+// The key, the version, the labels and the other metadata are read from the bytes without decoding
+// the object, and are the same as in the value that apimachinery decodes. JSON that repeats a
+// member which identifies the object is rejected, because JSON decoders disagree on which one
+// counts.
 //
-// An object that cannot be filed or decoded is reported as an [*ObjectError]. Malformed bytes
+// An object that has no usable key, or that cannot be decoded, is reported as an [*ObjectError]. Malformed bytes
 // cause an error, never a panic.
 //
 // [Decode] returns the same value of a type to all callers while one of them holds it,

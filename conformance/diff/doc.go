@@ -6,9 +6,9 @@
 //
 // # What is compared with what
 //
-// [delta.FIFO] is compared with cache.DeltaFIFO, [store.Store] with cache.NewIndexer, and
-// the two in a row, queue into store into events, with the same parts of client-go
-// combined as its controller does. The informer as a whole is compared with
+// [delta.FIFO] is compared with cache.DeltaFIFO, and [store.Store] with cache.NewIndexer. The
+// queue that fills the store, whose changes become events, is compared with the same parts of
+// client-go, combined as its controller combines them. The informer as a whole is compared with
 // cache.SharedIndexInformer, on histories of a model API server (informer_*). Where
 // Watershed differs on purpose, a TestDifference pins both sides; docs/semantics.md lists
 // them.
@@ -24,11 +24,11 @@
 //
 // # Order
 //
-// client-go leaves two orders to the iteration of a map: of the deletions that one
-// Replace infers, and of the Syncs of one Resync. The first half of the former, deletions
-// of queued objects, is not observable: an object that is queued keeps its place. All
-// other randomness comes from KnownObjects.ListKeys, so the tests pass client-go a store
-// that lists its keys in order, as Watershed's does. Queue orders are then equal, not
+// client-go iterates over a map for the deletions that one Replace infers, and for the Syncs of
+// one Resync, so the order of both is random. The order of deletions of queued objects cannot be
+// observed, because a queued object keeps its place. The other random orders come from
+// KnownObjects.ListKeys, so the tests give client-go a store that lists its keys in order, as
+// Watershed's does. Queue orders are then equal, not
 // just similar, and are compared exactly. TestDifference_keyOrderInQueue pins that the
 // order is random without this.
 package diff

@@ -13,6 +13,6 @@
 //
 // # Bounds and ownership
 //
-// A kind of which more than 64 KiB were seen costs about 300 KB for its dictionary and its
-// samples, within the limit of [NewTrainers]. Bodies and dictionaries never change.
+// When more than 64 KiB of a kind have been packed, the kind costs about 300 KB for its dictionary
+// and its samples, within the limit of [NewTrainers]. Bodies and dictionaries never change.
 package pack

@@ -6,8 +6,8 @@
 //
 // A program declares each setting once, in a [Set]. The declaration has the key, the flag, the
 // default, the meaning and the bounds. The help text, the JSON schema of the file, the table in
-// the documentation and the checks are made from it. [Set.Load] determines each value: a flag
-// has precedence over an environment variable, that over the file, and that over the default.
+// the documentation and the checks are made from it. [Set.Load] determines each value: it takes
+// the flag, else the environment variable, else the file, else the default.
 //
 // The file is YAML. A key that does not exist, a value of the wrong type and a value that is
 // out of bounds are errors with the line and the column, and [Set.Load] returns all of them at
@@ -17,8 +17,9 @@
 // # Guarantees
 //
 // An error never changes a Set that is in use: a new file is loaded into a new Set. [Follow]
-// notices a change within two periods, also if the file is a link that now leads elsewhere, as
-// in a mounted ConfigMap, and does not use a file that is being written.
+// notices a change within two periods. It also notices that the file is a link and leads to
+// another file now, as in a mounted ConfigMap. It uses a changed file only after the file has
+// stayed the same for 200 ms, because a program may still be writing it.
 //
 // # What blocks
 //

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package oracle compares package rbac with kube-apiserver's own RBAC authorizer: random
-// policies, which change, and random requests. It has tests only:
+// Package oracle compares the decisions of package rbac with those of kube-apiserver's own RBAC
+// authorizer, for random requests and for random policies that change. It has only tests:
 //
 //	GOWORK=off go test . -cases 1000000
 //
