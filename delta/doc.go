@@ -21,9 +21,9 @@
 //
 // # What blocks
 //
-// A full queue blocks the producer, an empty one the consumer. Every wait ends with its
-// context or with [FIFO.Close], except that a consumer waiting for another consumer waits
-// until that one has finished or its own context ends. Producers take turns, and so do
+// A full queue blocks the producer, an empty one the consumer. These waits end with their
+// context or with [FIFO.Close]. A consumer also waits until another consumer has finished; that
+// wait ends only with its context. Producers take turns, and so do
 // consumers. Neither waits for the other's work: objects can be queued while earlier ones
 // are being processed.
 //

@@ -2,11 +2,11 @@
 // Copyright The Watershed Authors
 
 // Package disk keeps the objects of informers and fleets in files. A restarted process continues from
-// there instead of listing. The same files resume watches across the restart, and are the
-// history that a fleet can read.
+// these files instead of listing. Clients can resume watches across the restart with them, and read
+// the past of a fleet.
 //
-// A program opens a [Directory], runs it, and gives it to its informers, which have an option Disk.
-// So do those of package compat, and fleets:
+// A program opens a [Directory], runs it, and gives it to its informers in their option Disk. The
+// informers of package compat and fleets have this option too:
 //
 //	files, err := disk.Open("/var/lib/operator", nil)
 //	…
@@ -29,7 +29,7 @@
 //
 // Secrets are encrypted: the objects, their labels and their dictionaries with AES-256-GCM. Their
 // names, versions and field managers are not. Without [Options.Keys] Secrets are not stored. Files
-// have mode 0600 and folders 0700.
+// have mode 0600 and directories 0700.
 //
 // If the clock of the machine is set back, the times in the files stand still until it has
 // caught up. A clock that jumps ahead by more than a minute is ignored for five minutes, so that a
@@ -54,8 +54,8 @@
 // Changes that wait to be written take at most [Options.Buffer]. A cluster has one open file, and 32 KiB of
 // the index of its log.
 //
-// The files of a resource take about twice its objects, and a change is written about twice. The
-// changes of [Options.Window] come on top, also about twice. [Options.WindowBytes] limits them for
+// The files of a resource take about twice as much space as its objects, and a change is written about
+// twice. The changes of [Options.Window] take space in addition. [Options.WindowBytes] limits them for
 // all clusters together. A cluster that is not opened within an hour of the start has left: all its
 // files are removed when the newest is older than the window, or when there are too many files
 // and it is the oldest.

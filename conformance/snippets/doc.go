@@ -17,10 +17,11 @@
 // the number of spaces. If a command has no output on the page, its output is not compared.
 //
 // The pages of one reader are run one after the other with the same clusters and files; see the table in
-// the test. A snippet that cannot be run here has a reason there, and the test prints how many those are.
+// the test. The table also has a reason for each snippet that cannot be run here. The test prints the
+// number of these snippets.
 //
-// Clusters are real, but neither made by kind nor with nodes, because there is no container engine.
-// Command kind below this folder stands in for kind. The test stands in for the kubelet of pods of
+// The clusters have a real control plane and no nodes, because there is no container engine. The
+// command in the directory kind stands in for kind. The test stands in for the kubelet of pods of
 // watershed: it runs them as processes, from the image that "kind load" was given, and reports them as
 // ready once their readiness probe succeeds. kubectl logs shows their output, and kubectl port-forward
 // leads to them. Other pods have a status, and no processes.

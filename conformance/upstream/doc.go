@@ -15,5 +15,5 @@
 // difference that does not occur fails too.
 //
 // The suites take about half an hour and the network (they have modules of their own), so they run only with
-// WATERSHED_UPSTREAM=required: make upstream. Those of controller-runtime need make kube.
+// WATERSHED_UPSTREAM=required: make upstream. The suites of controller-runtime need make kube.
 package upstream

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package pages inserts measured values, versions and counts into the pages of a checkout, so that no page has a copy
-// that somebody has to keep right.
+// Package pages inserts measured values, versions and counts into the pages of a checkout, so that nobody has to
+// correct copies of them by hand.
 //
 // # Results
 //
@@ -18,7 +18,7 @@
 //	5.5 GB<!-- = fleet.1000.settled*fleet.1000.objects GB .1 -->
 //
 // The first word is a value: the name of its file, a dot, and its name in the file. A slash divides two values, an
-// asterisk multiplies them. Then come, each optional, the unit to write, and a dot with the number of decimals. A
+// asterisk multiplies them. The unit to write may follow, and a dot with the number of decimals. A
 // marker without a unit writes only the number, in the unit of the file, and one with a unit in parentheses only the
 // number in that unit. Without a number of decimals there are three significant digits, and no decimals from 1,000
 // on. The writer of a page writes a question mark before a new marker. The comment follows the value because a line

@@ -7,8 +7,8 @@
 //
 // # Guarantees
 //
-// A response that could not be written completely ends with a broken connection: a part
-// never looks like the whole.
+// If a response cannot be written completely, the connection is broken, so that the client does not
+// take a part for the complete response.
 //
 // # What blocks
 //
