@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/watershed-project/watershed/internal/protobuf"
 	"github.com/watershed-project/watershed/internal/scan"
 	"github.com/watershed-project/watershed/internal/views"
+	"github.com/watershed-project/watershed/wire/internal/jsondecode"
 	"github.com/watershed-project/watershed/wire/internal/protodecode"
 )
 
@@ -97,7 +97,7 @@ func (o *Object) setKind(value any) {
 
 func (o *Object) decodeTyped(raw []byte, into any) error {
 	if o.encoding == JSON {
-		return o.unmarshal(func() error { return utiljson.Unmarshal(raw, into) })
+		return o.unmarshal(func() error { return jsondecode.Unmarshal(raw, into) })
 	}
 	if own := o.kind.goType(); own != nil && own != reflect.TypeOf(into) {
 		if _, ok := into.(runtime.Object); ok {
@@ -123,7 +123,7 @@ func (o *Object) decodeTyped(raw []byte, into any) error {
 	if err != nil {
 		return err
 	}
-	return o.unmarshal(func() error { return utiljson.Unmarshal(text, into) })
+	return o.unmarshal(func() error { return jsondecode.Unmarshal(text, into) })
 }
 
 // unmarshal converts a panic in the code of a type into an error.
@@ -156,7 +156,8 @@ func (o *Object) own(raw []byte) (runtime.Object, error) {
 func (o *Object) unstructured(raw []byte) (map[string]any, error) {
 	if o.encoding == JSON {
 		var m map[string]any
-		return m, utiljson.Unmarshal(raw, &m)
+		err := jsondecode.Unmarshal(raw, &m)
+		return m, err
 	}
 	own, err := o.own(raw)
 	if err != nil {
@@ -175,7 +176,7 @@ func (o *Object) objectMeta(raw []byte, into *metav1.ObjectMeta) error {
 	if o.encoding == JSON {
 		s := scan.JSON{B: raw}
 		scan.EnterMember(&s, "metadata")
-		return utiljson.Unmarshal(s.Value(), into)
+		return jsondecode.Unmarshal(s.Value(), into)
 	}
 	p := protobuf.Scanner{Data: raw}
 	for scan.NextMetadata(&p) {

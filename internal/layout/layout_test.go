@@ -47,10 +47,13 @@ var rules = map[string]rule{
 		"github.com/go-json-experiment/json/jsontext",
 	}},
 	"wire/internal/protodecode": {own: []string{"internal/buffer", "internal/protobuf"}},
+	"wire/internal/jsondecode": {own: []string{"internal/scan"}, others: []string{
+		"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/",
+	}},
 	"wire": {
 		own: []string{
 			"internal/buffer", "internal/pack", "internal/protobuf", "internal/transcode",
-			"internal/scan", "internal/views", "wire/internal/protodecode",
+			"internal/scan", "internal/views", "wire/internal/jsondecode", "wire/internal/protodecode",
 		},
 		others: []string{"github.com/go-json-experiment/json/jsontext", "k8s.io/apimachinery/"},
 	},
