@@ -55,16 +55,18 @@ func fast(text []byte, v reflect.Value) bool {
 const (
 	// maxDepth limits nesting. The reference decoder has a higher limit.
 	maxDepth = 500
-	// maxName limits the length of names that are kept.
-	maxName = 64
+	// maxKnown limits the length of names that are kept. Values are half as long.
+	maxKnown = 64
 )
 
 // decoder decodes one text. Its methods return false if it gives up.
 type decoder struct {
 	s     scan.JSON
 	depth int
-	// names are strings that were made before, by a hash: the names in maps repeat.
-	names [512]string
+	// names and values are strings that were made before, by a hash: names in maps repeat, and
+	// so do short values.
+	names  [512]string
+	values [512]any
 	// unquoted has the text of the last string with escapes.
 	unquoted []byte
 	// elements has those of the lists that are being decoded, before their number is known.
@@ -203,7 +205,8 @@ func (d *decoder) any() (any, bool) {
 	case '[':
 		return d.list()
 	case '"':
-		return d.string()
+		text, ok := d.text()
+		return d.knownValue(text), ok
 	}
 	switch literal := string(d.s.Value()); literal {
 	case "null":
@@ -282,14 +285,31 @@ func (d *decoder) string() (string, bool) {
 
 // known returns a name as a string.
 func (d *decoder) known(name []byte) string {
-	n := len(name)
-	if n == 0 || n > maxName {
+	if len(name) == 0 || len(name) > maxKnown {
 		return string(name)
 	}
-	hash := uint32(name[0])*961 + uint32(name[n/2])*31 + uint32(name[n-1])*7 + uint32(n)*131
-	place := &d.names[hash*0x9e3779b1>>23]
-	if *place != string(name) {
-		*place = string(name)
+	known := &d.names[place(name)]
+	if *known != string(name) {
+		*known = string(name)
 	}
-	return *place
+	return *known
+}
+
+// knownValue returns a text as a string in an interface, which takes an allocation of its own.
+func (d *decoder) knownValue(text []byte) any {
+	if len(text) == 0 || len(text) > maxKnown/2 {
+		return string(text)
+	}
+	known := &d.values[place(text)]
+	if s, _ := (*known).(string); s != string(text) {
+		*known = string(text)
+	}
+	return *known
+}
+
+// place returns the place of a text among those that are kept.
+func place(text []byte) uint32 {
+	n := len(text)
+	hash := uint32(text[0])*961 + uint32(text[n/2])*31 + uint32(text[n-1])*7 + uint32(n)*131
+	return hash * 0x9e3779b1 >> 23
 }

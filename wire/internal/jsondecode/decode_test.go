@@ -414,20 +414,19 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Fuzz(check)
 }
 
+// BenchmarkUnmarshal decodes pods that are not all the same.
 func BenchmarkUnmarshal(b *testing.B) {
-	pod := wiretest.PodBytes(b, wire.JSON, 1)
-	for _, target := range targets[:4] {
-		if _, mine := target().(*all); mine {
-			continue
-		}
-		for name, unmarshal := range map[string]func([]byte, any) error{
-			"fast": jsondecode.Unmarshal, "reference": utiljson.Unmarshal,
-		} {
-			b.Run(fmt.Sprintf("%T/%s", target(), name), func(b *testing.B) {
-				b.SetBytes(int64(len(pod)))
+	var pods [100][]byte
+	for i := range pods {
+		pods[i] = wiretest.PodBytes(b, wire.JSON, i)
+	}
+	decoders := map[string]func([]byte, any) error{"fast": jsondecode.Unmarshal, "reference": utiljson.Unmarshal}
+	for _, name := range []string{"fast", "reference"} {
+		for _, target := range []func() any{targets[0], targets[3]} {
+			b.Run(fmt.Sprintf("%s/%T", name, target()), func(b *testing.B) {
 				b.ReportAllocs()
-				for b.Loop() {
-					if err := unmarshal(pod, target()); err != nil {
+				for i := 0; b.Loop(); i++ {
+					if err := decoders[name](pods[i%len(pods)], target()); err != nil {
 						b.Fatal(err)
 					}
 				}
