@@ -36,6 +36,18 @@ func BenchmarkNewObject(b *testing.B) {
 	})
 }
 
+func BenchmarkEncode(b *testing.B) {
+	benchmark(b, func(b *testing.B, e wire.Encoding, _ []byte) {
+		pod, err := wire.DecodeFresh[*corev1.Pod](wiretest.PodObject(b, e, 1))
+		wiretest.Must(b, err)
+		for b.Loop() {
+			if _, err := wire.Encode(pod, e, wiretest.PodKind); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 func BenchmarkLabel(b *testing.B) {
 	benchmark(b, func(b *testing.B, e wire.Encoding, _ []byte) {
 		o := wiretest.PodObject(b, e, 1)

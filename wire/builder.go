@@ -22,11 +22,16 @@ import (
 //
 // If the bytes cannot be filed, the error is an [*ObjectError].
 func NewObject(raw []byte, e Encoding, kind *Kind) (*Object, error) {
+	return newObject(raw, e, kind, false)
+}
+
+// newObject is NewObject. If checked is true, JSON is known to be well-formed.
+func newObject(raw []byte, e Encoding, kind *Kind, checked bool) (*Object, error) {
 	f := Builder{Kind: kind}
 	switch {
 	case len(raw) > buffer.MaxObject:
 		return nil, f.Failed(&scan.Header{}, buffer.ErrTooLarge)
-	case e == JSON && !jsontext.Value(raw).IsValid(scan.Options...):
+	case e == JSON && !checked && !jsontext.Value(raw).IsValid(scan.Options...):
 		return nil, f.Failed(&scan.Header{}, scan.ErrJSON)
 	case e == JSON:
 		return f.json(&scan.Header{}, bytes.TrimSpace(raw), nil, true)

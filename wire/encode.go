@@ -44,7 +44,7 @@ func Encode(value any, e Encoding, kind *Kind) (*Object, error) {
 	if err != nil {
 		return nil, &ObjectError{Kind: kind.Kind, Err: fmt.Errorf("encode %T: %w", value, err)}
 	}
-	return NewObject(raw, e, kind)
+	return newObject(raw, e, kind, true) // encoding/json checks what the methods of types return
 }
 
 // AppendProtobuf appends the object as a bare message. For an object in protobuf these
