@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,18 +264,20 @@ func (d *decoder) members(f func(name []byte) bool) bool {
 
 // text returns the string that comes next, valid until the next one.
 func (d *decoder) text() ([]byte, bool) {
-	quoted := d.s.Value()
-	if len(quoted) < 2 || quoted[0] != '"' {
+	d.s.Space()
+	b, from := d.s.B, d.s.At+1
+	if from > len(b) || b[from-1] != '"' {
 		return nil, false
 	}
-	for _, c := range quoted {
-		if c == '\\' || c >= 0x80 {
-			var err error
-			d.unquoted, err = jsontext.AppendUnquote(d.unquoted[:0], quoted)
-			return d.unquoted, err == nil
+	for i := from; i < len(b) && b[i] != '\\' && b[i] < utf8.RuneSelf; i++ {
+		if b[i] == '"' {
+			d.s.At = i + 1
+			return b[from:i], true
 		}
 	}
-	return quoted[1 : len(quoted)-1], true
+	var err error
+	d.unquoted, err = jsontext.AppendUnquote(d.unquoted[:0], d.s.Value())
+	return d.unquoted, err == nil
 }
 
 // string decodes the string that comes next.
