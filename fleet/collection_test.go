@@ -65,20 +65,25 @@ type world struct {
 type part struct{ informer *collection.Informer }
 
 func newWorld(t *testing.T, window int64) *world {
-	return newWorldOf(t, window, collection.NewSlot())
+	return newWorldOf(t, window, collection.NewOwnTerm())
 }
 
-// newWorldOf returns a world whose revisions have a slot.
-func newWorldOf(t *testing.T, window int64, slot uint64) *world {
+// newWorldOf returns a world whose revisions are those of a term.
+func newWorldOf(t *testing.T, window int64, term *collection.Term) *world {
+	return newWorldIn(t, window, func() *collection.Term { return term })
+}
+
+// newWorldIn returns a world whose revisions are those of changing terms.
+func newWorldIn(t *testing.T, window int64, terms func() *collection.Term) *world {
 	f, err := New(noDirectory{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, fleet: f, slot: slot,
+		t: t, fleet: f, slot: uint64(terms().Slot()),
 		mirrors: map[string]*part{}, end: map[string]func(){}, truth: map[Key]uint64{}, version: 1,
 	}
-	f.catalog = collection.NewCatalog(window, slot)
+	f.catalog = collection.NewCatalog(window, terms)
 	w.c = f.catalog.Collection(schema.GroupResource{Resource: "pods"})
 	return w
 }

@@ -68,7 +68,7 @@ func New(d Directory, opts *Options) (*Fleet, error) {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	f := &Fleet{
-		directory: d, settings: s, catalog: collection.NewCatalog(s.Window, collection.NewSlot()),
+		directory: d, settings: s, catalog: collection.NewCatalog(s.Window, s.Term),
 		values: valuecache.New(valuecache.Options{Recent: s.Decoded}), members: map[string]*Member{},
 	}
 	f.journal = journal.New(f.journaled, s.Logger)

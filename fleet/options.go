@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/disk"
+	"github.com/watershed-project/watershed/fleet/internal/collection"
 	"github.com/watershed-project/watershed/fleet/internal/mirror"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
@@ -91,6 +92,10 @@ type Options struct {
 	// Decoded limits, approximately, the bytes of recently decoded values that are kept.
 	// Default 64 MiB.
 	Decoded int
+	// Term returns the present [Term] of the process, which is never nil, for a fleet whose
+	// revisions must not be issued by another process too. Default: a term with a random slot,
+	// the clock of this machine and no bound.
+	Term func() *Term
 	// VerifyEvery is how often each resource of each cluster is compared with its API
 	// server, and repaired if it differs: see [Member.Verify]. The comparisons are spread
 	// over that time. Default: never.
@@ -125,6 +130,10 @@ func (o *Options) withDefaults() Options {
 	}
 	if opts.Decoded <= 0 {
 		opts.Decoded = 64 << 20
+	}
+	if opts.Term == nil {
+		own := collection.NewOwnTerm()
+		opts.Term = func() *Term { return own }
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -15,9 +15,9 @@ import (
 )
 
 // twoProcesses returns two replicas of one cluster, with a slot each.
-func twoProcesses(t *testing.T, slotA, slotB uint64) (a, b *world, viewA, viewB *View[*wire.Object]) {
+func twoProcesses(t *testing.T, slotA, slotB int) (a, b *world, viewA, viewB *View[*wire.Object]) {
 	t.Helper()
-	a, b = newWorldOf(t, 1<<20, slotA), newWorldOf(t, 1<<20, slotB)
+	a, b = newWorldOf(t, 1<<20, groupTerm(slotA, 0)), newWorldOf(t, 1<<20, groupTerm(slotB, 0))
 	for _, w := range []*world{a, b} {
 		w.join("eu", "a")
 	}
@@ -27,7 +27,7 @@ func twoProcesses(t *testing.T, slotA, slotB uint64) (a, b *world, viewA, viewB 
 // TestRevision_ofAnotherProcessExpires passes a revision of one replica to another one,
 // whose revisions overlap with those of the first.
 func TestRevision_ofAnotherProcessExpires(t *testing.T) {
-	for _, slotB := range []uint64{5, 3} {
+	for _, slotB := range []int{5, 3} {
 		a, b, viewA, viewB := twoProcesses(t, 3, slotB)
 		defer a.close()
 		defer b.close()

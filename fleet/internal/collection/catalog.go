@@ -17,10 +17,10 @@ import (
 // without end, and a collection that nothing uses any more is freed. All methods are safe
 // for concurrent use.
 type Catalog struct {
-	// window limits the log of each collection, in bytes. slot is the fleet's, see
-	// [NewSlot].
+	// window limits the log of each collection, in bytes. terms returns the present term of
+	// the process.
 	window int64
-	slot   uint64
+	terms  func() *Term
 
 	// mu guards the fields below. It is taken after a member's.
 	mu sync.Mutex
@@ -42,8 +42,9 @@ type entry struct {
 }
 
 // NewCatalog returns a catalog without collections. The window of each will have some bytes.
-func NewCatalog(window int64, slot uint64) *Catalog {
-	return &Catalog{window: window, slot: slot, collections: map[schema.GroupResource]entry{}}
+// Terms returns the present term of the process, which is never nil.
+func NewCatalog(window int64, terms func() *Term) *Catalog {
+	return &Catalog{window: window, terms: terms, collections: map[schema.GroupResource]entry{}}
 }
 
 // Len returns how many resources have an entry, including those whose collections were just
@@ -87,7 +88,7 @@ func (c *Catalog) Collection(r schema.GroupResource) *Collection {
 		}
 		c.removeLocked(r, e)
 	}
-	found := newCollection(r, c.window, newClock(c.slot, c.floor))
+	found := newCollection(r, c.window, newClock(c.terms, c.floor))
 	c.addLocked(found)
 	return found
 }

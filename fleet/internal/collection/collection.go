@@ -70,7 +70,7 @@ func newCollection(r schema.GroupResource, window int64, revisions clock) *Colle
 		resource: r, Keep: 1024, clock: revisions,
 		indexes: map[Index]struct{}{}, informers: map[*Informer]string{},
 	}
-	c.changed.floor = c.clock.advance(microseconds())
+	c.changed.floor = c.clock.advance(c.clock.term.now())
 	c.parts.Store(&[]*clusterPart{})
 	opts := objectlog.OptionsOf(window, func(l Located) *wire.Object { return l.Object })
 	opts.Dimensions = append(opts.Dimensions, fanout.Dimension[Located]{
@@ -151,11 +151,21 @@ func (c *Collection) Apply(i *Informer, s State, changes []store.Change[*wire.Ob
 	return replaced
 }
 
+// followLocked makes the present revisions those of the present term. No state has changed, but
+// revisions of an ended term must not be issued any more.
+func (c *Collection) followLocked() {
+	if c.clock.follow() {
+		c.last = weak.Pointer[Snapshot]{}
+		c.changed = lastChanges{floor: c.clock.revision}
+	}
+}
+
 func (c *Collection) publishLocked(cluster string, changes []store.Change[*wire.Object]) {
 	if len(changes) == 0 {
 		return
 	}
-	all, now := make([]Change, len(changes)), microseconds()
+	c.followLocked()
+	all, now := make([]Change, len(changes)), c.clock.term.now()
 	for i := range changes {
 		from := &changes[i]
 		all[i] = Change{
@@ -170,8 +180,9 @@ func (c *Collection) publishLocked(cluster string, changes []store.Change[*wire.
 // cutLocked makes readers continue with differences, because the part of a cluster has
 // joined, was replaced or has left.
 func (c *Collection) cutLocked(cluster string) {
+	c.followLocked()
 	c.last = weak.Pointer[Snapshot]{}
-	c.log.Cut(c.clock.advance(microseconds()))
+	c.log.Cut(c.clock.advance(c.clock.term.now()))
 	c.changed.set(cluster, c.clock.revision, *c.parts.Load())
 }
 
@@ -237,6 +248,7 @@ func (c *Collection) refreshLocked(i *Informer) {
 func (c *Collection) since(revision uint64, clusters Clusters) *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.followLocked()
 	if clusters != nil {
 		return c.snapshotLocked(clusters)
 	}
@@ -277,6 +289,7 @@ func (c *Collection) snapshotLocked(clusters Clusters) *Snapshot {
 func (c *Collection) Changed(clusters Clusters) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.followLocked()
 	return c.changedLocked(clusters)
 }
 
@@ -293,7 +306,8 @@ func (c *Collection) changedLocked(clusters Clusters) uint64 {
 func (c *Collection) Reserve() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.clock.next(microseconds())
+	c.followLocked()
+	return c.clock.next(c.clock.term.now())
 }
 
 // Recognize returns nil if the collection has issued a revision. Otherwise the error is
@@ -301,6 +315,7 @@ func (c *Collection) Reserve() uint64 {
 func (c *Collection) Recognize(revision uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.followLocked()
 	if c.clock.recognizes(revision) {
 		return nil
 	}
