@@ -18,7 +18,7 @@ import (
 // groupTerm returns a term whose bound is never reached.
 func groupTerm(slot int, after uint64) *Term {
 	term := NewTerm(slot, after, microseconds)
-	term.Extend(math.MaxUint64, math.MaxUint64)
+	term.Extend(math.MaxUint64)
 	return term
 }
 
@@ -87,8 +87,8 @@ func TestTerm_bound(t *testing.T) {
 		t.Errorf("revision %d is allowed before there is a bound", now)
 	}
 	const bound = 1010
-	term.Extend(bound, 0)
-	term.Extend(5, 0) // does not decrease
+	term.Extend(bound)
+	term.Extend(5) // does not decrease
 	last := timeOf(view.Snapshot().Revision())
 	for last < bound+5 {
 		w.put("eu", "a")
@@ -100,8 +100,8 @@ func TestTerm_bound(t *testing.T) {
 	}
 }
 
-// TestTerm_presented presents foreign revisions to a member of a group: only those that a Lease
-// of the group explains raise the clock.
+// TestTerm_presented presents foreign revisions to a member of a group: only those that are
+// below its bound, with room for more, raise the clock.
 func TestTerm_presented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term := NewTerm(7, 0, microseconds)
@@ -110,9 +110,9 @@ func TestTerm_presented(t *testing.T) {
 		w.join("eu", "a")
 		view := OfResource[*wire.Object](w.fleet, w.c.Resource())
 		presentable := microseconds() + 100
-		term.Extend(math.MaxUint64, presentable)
+		term.Extend(presentable + uint64(5*time.Minute/time.Microsecond))
 		before := view.Snapshot().Revision()
-		for _, foreign := range []uint64{presentable<<collection.SlotBits | 8, 1 << 62, math.MaxUint64} {
+		for _, foreign := range []uint64{presentable<<collection.SlotBits | 8, 1 << 62, math.MaxInt64} {
 			if err := view.Recognize(foreign); !errors.Is(err, fanout.ErrExpired) || view.Snapshot().Revision() != before {
 				t.Errorf("revision %d: %v, and %d becomes %d", foreign, err, before, view.Snapshot().Revision())
 			}

@@ -261,7 +261,10 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/"},
 	},
 	"cmd/watershed/internal/terminal": {others: []string{"golang.org/x/term"}},
-	"cmd/watershed/internal/remedy":   {own: []string{"fleet"}},
+	"cmd/watershed/internal/group": {own: []string{"fleet", "internal/timer", "kube"}, others: []string{
+		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
+	}},
+	"cmd/watershed/internal/remedy": {own: []string{"fleet"}},
 	"cmd/watershed/internal/status": {
 		own: []string{
 			"fleet", "internal/document", "cmd/watershed/internal/remedy", "cmd/watershed/internal/terminal",

@@ -20,6 +20,9 @@ const (
 	// mostAhead is how far, in microseconds, a foreign revision may be ahead of the clock
 	// of a process without a group to count as one of a process with another clock.
 	mostAhead = uint64(time.Minute / time.Microsecond)
+	// reserve is how far, in microseconds, a foreign revision must be below the bound to raise the
+	// clock: the revisions after it need room too.
+	reserve = uint64(5 * time.Minute / time.Microsecond)
 )
 
 // Term is a period in which one process issues the revisions of one slot. Revisions are unique
@@ -37,10 +40,8 @@ type Term struct {
 	now func() uint64
 	// bound is the time that all shown revisions are earlier than.
 	bound atomic.Uint64
-	// presentable is the time that a foreign revision must be earlier than to raise the clock.
-	// Only groups use it.
-	presentable atomic.Uint64
-	alone       bool
+	// alone means that the process has no group.
+	alone bool
 
 	ending sync.Once
 	ended  chan struct{}
@@ -72,12 +73,8 @@ func microseconds() uint64 { return uint64(time.Now().UnixMicro()) }
 func (t *Term) Slot() int { return int(t.slot) }
 
 // Extend sets the bound, after the new one has been stored where the next owner of the slot
-// finds it. The bound never decreases. A foreign revision that a client presents raises the clock
-// if it is earlier than presentable.
-func (t *Term) Extend(bound, presentable uint64) {
-	t.bound.Store(max(bound, t.bound.Load()))
-	t.presentable.Store(presentable)
-}
+// finds it. The bound never decreases. Only the owner of the slot calls Extend, in one goroutine.
+func (t *Term) Extend(bound uint64) { t.bound.Store(max(bound, t.bound.Load())) }
 
 // Bound returns the bound.
 func (t *Term) Bound() uint64 { return t.bound.Load() }
@@ -105,9 +102,10 @@ func (t *Term) has(revision uint64) bool {
 }
 
 // raises reports whether a foreign revision with a time can have been issued by another process.
+// The bounds of all members of a group are equally far ahead.
 func (t *Term) raises(micros uint64) bool {
 	if t.alone {
 		return micros <= t.now()+mostAhead
 	}
-	return micros < t.presentable.Load()
+	return micros+reserve < t.bound.Load()
 }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package group makes a process a member of a replica group. Each member holds a Lease in one
+// cluster, with a slot in its name: whoever created the Lease, or replaced its holder at the
+// resourceVersion that it had read, owns the slot. The versions of /fleet that a member issues
+// have its slot, so that no two members issue the same one.
+//
+// # Guarantees
+//
+// A Lease has a bound, and a version of its slot is shown to a client only if it is below the
+// bound that the API server has stored last. Whoever replaces a holder begins above the bound that
+// it replaced. So no version is shown twice, also if the former holder does not know yet that
+// it has lost the slot. Nobody compares clocks: a member counts how long a Lease has not changed on
+// its own monotonic clock, and takes the time of versions from the Date of the API server's
+// responses.
+//
+// A Lease that was deleted by hand leaves no bound. Whoever creates it again begins later than
+// its former holder can be by the clock; and there are [fleet.GroupSlots] slots to choose from.
+//
+// # What blocks
+//
+// [Member.Run] sends all requests. All other methods return at once, and are safe for concurrent
+// use.
+//
+// # Bounds and ownership
+//
+// A member has one goroutine, which sends two requests in two seconds: it renews its Lease and
+// lists those of the group. It keeps about 300 bytes for each Lease, of which there are at most as
+// many as slots. A Lease that has expired and whose bound has passed is deleted.
+package group

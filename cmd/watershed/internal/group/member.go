@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package group
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/timer"
+	"github.com/watershed-project/watershed/kube"
+)
+
+const (
+	// period is the time between two renewals, also after one that failed.
+	period = 2 * time.Second
+	// timeout limits one request.
+	timeout = 4 * time.Second
+	// validity is how long a Lease counts as held by its owner after the owner has sent the last
+	// renewal that was acknowledged. It is shorter than expiry, so that a Lease ceases to be
+	// held before others may take it.
+	validity = 10 * time.Second
+	// expiry is how long an observer must not have seen a Lease change until it has expired.
+	expiry = 15 * time.Second
+	// ahead is how far the bound is ahead of the time, and leastRoom how far it is ahead of the
+	// bound that it replaces.
+	ahead, leastRoom = time.Hour, 5 * time.Second
+	// margin is how long a bound must have passed before its Lease is deleted.
+	margin = 5 * time.Minute
+)
+
+// Peer is another live member of the group, as its Lease describes it.
+type Peer struct {
+	// Holder is the random ID of its process.
+	Holder string
+	Slot   int
+	// Address and Key are those of its [Options], "" if it has none. Nothing proves that they
+	// are its own, beyond the right to write the Lease.
+	Address, Key string
+	// Format is the format of the Lease. A member with another one than [Format] cannot be
+	// understood.
+	Format int
+}
+
+// Options configures a [Member].
+type Options struct {
+	// Group is the name of the group, and Namespace the one of its Leases.
+	Group, Namespace string
+	// Cluster returns the connection to the cluster with the Leases, nil while there is none.
+	Cluster func() *kube.Cluster
+	// Address is where peers reach this process, and Key the SHA-256 of its public key in
+	// hexadecimal digits. Default: none.
+	Address, Key string
+	// Logger receives a line when the Lease is taken, lost, and no longer or again renewed.
+	// Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Member is this process as a member of a group.
+type Member struct {
+	Options
+	holder string
+	clock  clock
+	// term is the present one, which has ended while this process has no slot.
+	term atomic.Pointer[fleet.Term]
+	// renewed is when the last acknowledged renewal was sent, on the clock's time since its base,
+	// 0 if this process has no Lease.
+	renewed atomic.Int64
+	changed timer.Broadcast
+
+	// The goroutine of Run uses the fields below.
+	connection *kube.Cluster
+	client     coordinationclient.LeaseInterface
+	own        *coordinationv1.Lease // nil without a Lease
+	// used are the slots that this process has had, and must not have again.
+	used map[int]bool
+	// seen has each Lease of the group by its name.
+	seen   map[string]*observation
+	failed bool // the log says that the Lease is not renewed
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	peers   []Peer
+	ignored []error // of the last list
+	err     error   // of the last round
+	since   time.Time
+}
+
+// observation is a Lease as this process has seen it.
+type observation struct {
+	entry
+	lease *coordinationv1.Lease
+	// since is when the Lease was first seen in this state, on the clock's time since its base.
+	since time.Duration
+}
+
+// New returns a member that has no Lease before [Member.Run].
+func New(opts Options) *Member {
+	opts.Logger = cmp.Or(opts.Logger, slog.Default()).With("group", opts.Group)
+	m := &Member{
+		Options: opts, holder: rand.Text(), clock: clock{base: time.Now().Add(-1)}, used: map[int]bool{},
+		seen: map[string]*observation{}, since: time.Now(), err: errNoLease,
+	}
+	none := fleet.NewTerm(0, 0, func() uint64 { return 0 })
+	none.End()
+	m.term.Store(none)
+	return m
+}
+
+var errNoLease = errors.New("no Lease was taken yet")
+
+// Holder returns the random ID of this process.
+func (m *Member) Holder() string { return m.holder }
+
+// Term returns the present term, which has ended while this process has no slot.
+func (m *Member) Term() *fleet.Term { return m.term.Load() }
+
+// Renewed reports whether this process holds its Lease for certain.
+func (m *Member) Renewed() bool {
+	sent := m.renewed.Load()
+	return sent != 0 && m.clock.elapsed()-time.Duration(sent) < validity
+}
+
+// Peers returns the live members other than this process, sorted by slot.
+func (m *Member) Peers() []Peer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.peers)
+}
+
+// Changed returns a channel that is closed when Peers changes. A caller that calls Changed
+// before Peers misses no change.
+func (m *Member) Changed() <-chan struct{} { return m.changed.Wait() }
+
+// now returns the time for versions in microseconds since 1970, 0 while the Lease is not renewed.
+func (m *Member) now() uint64 {
+	if now, known := m.clock.now(); known && m.Renewed() {
+		return uint64(now.UnixMicro())
+	}
+	return 0
+}
+
+// Run takes a Lease and renews it until ctx ends, and then releases it.
+func (m *Member) Run(ctx context.Context) error {
+	for {
+		err := m.round(ctx)
+		if err != nil {
+			m.publish() // peers expire while this process cannot see them
+		}
+		m.report(err)
+		if timer.Sleep(ctx, period) != nil {
+			m.release(context.WithoutCancel(ctx))
+			return nil
+		}
+	}
+}
+
+// report records the result of a round.
+func (m *Member) report(err error) {
+	m.mu.Lock()
+	if (err == nil) != (m.err == nil) {
+		m.since = time.Now()
+	}
+	m.err = err
+	m.mu.Unlock()
+	switch renewed := m.Renewed(); {
+	case !renewed && !m.failed && err != nil:
+		m.Logger.Warn("the Lease is not renewed: versions of /fleet grow by one per change", "err", err)
+		m.failed = true
+	case renewed && m.failed:
+		m.Logger.Info("the Lease is renewed again")
+		m.failed = false
+	}
+}
+
+// connect makes the client of the present connection.
+func (m *Member) connect() error {
+	c := m.Cluster()
+	if c == nil {
+		return errors.New("the group cluster is not in the fleet")
+	}
+	if c == m.connection {
+		return nil
+	}
+	config := c.Config()
+	config.QPS, config.Timeout = -1, timeout
+	config.WarningHandler, config.WarningHandlerWithContext = rest.NoWarnings{}, nil
+	config.ContentType, config.AcceptContentTypes = "", ""
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{&m.clock, next} })
+	client, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("group cluster %s: %w", c.Name(), err)
+	}
+	m.connection, m.client = c, client.Leases(m.Namespace)
+	return nil
+}
