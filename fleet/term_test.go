@@ -113,7 +113,8 @@ func TestTerm_presented(t *testing.T) {
 		term.Extend(presentable + uint64(5*time.Minute/time.Microsecond))
 		before := view.Snapshot().Revision()
 		for _, foreign := range []uint64{presentable<<collection.SlotBits | 8, 1 << 62, math.MaxInt64} {
-			if err := view.Recognize(foreign); !errors.Is(err, fanout.ErrExpired) || view.Snapshot().Revision() != before {
+			err := view.Recognize(foreign)
+			if !errors.Is(err, fanout.ErrExpired) || view.Snapshot().Revision() != before {
 				t.Errorf("revision %d: %v, and %d becomes %d", foreign, err, before, view.Snapshot().Revision())
 			}
 		}

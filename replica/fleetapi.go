@@ -231,6 +231,11 @@ func (c *census) warnings(q *Request) []string {
 
 func (f *seenFleet) read(w http.ResponseWriter, r *http.Request, q *Request) error {
 	warning.Add(w.Header(), f.Warnings("this resource there")...)
+	if f.opts.FleetWarning != nil {
+		if text := f.opts.FleetWarning(); text != "" {
+			warning.Add(w.Header(), text)
+		}
+	}
 	c := f.count(q)
 	scope := c.limits.Refuse(q.GroupResource(), q.Name)
 	switch {

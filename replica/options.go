@@ -55,6 +55,9 @@ type Options struct {
 	// Problems, unless it is nil, returns the problems of the program itself, for the document
 	// at /clusters. It is called at the same time from several goroutines. Default: none.
 	Problems func() []fleet.Problem
+	// FleetWarning, unless it is nil, returns a Warning for the responses below /fleet, "" for
+	// none. It is called at the same time from several goroutines. Default: none.
+	FleetWarning func() string
 	// Version describes the program, for the document at /clusters. Default: none.
 	Version string
 	// Logger receives all messages. Default: slog.Default().

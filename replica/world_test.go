@@ -84,12 +84,21 @@ func serveResources(
 	opts *replica.Options,
 ) (w *simulatedReplica, f *fleet.Fleet, end func()) {
 	t.Helper()
+	return serveFleet(t, s, entries, &fleet.Options{Resources: resources, Disk: files}, opts)
+}
+
+// serveFleet runs a replica of a fleet with some options.
+func serveFleet(
+	t testing.TB, s *simulated.Server, entries []fleet.Entry, mirrored *fleet.Options, opts *replica.Options,
+) (w *simulatedReplica, f *fleet.Fleet, end func()) {
+	t.Helper()
 	clusters, err := directory.NewStatic(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	f, err = fleet.New(clusters, &fleet.Options{Resources: resources, History: 64 << 20, Logger: logger, Disk: files})
+	mirrored.History, mirrored.Logger = 64<<20, logger
+	f, err = fleet.New(clusters, mirrored)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,9 @@
 package collection
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -43,8 +43,9 @@ type Term struct {
 	// alone means that the process has no group.
 	alone bool
 
-	ending sync.Once
-	ended  chan struct{}
+	// running ends with the term. It is nil if the term never ends.
+	running context.Context
+	end     context.CancelFunc
 }
 
 // NewTerm returns a term of a slot below [GroupSlots]. All its revisions are later than the time
@@ -52,7 +53,9 @@ type Term struct {
 // one for each change. No revision may be shown before the first [Term.Extend]. Times are in
 // microseconds since 1970.
 func NewTerm(slot int, after uint64, now func() uint64) *Term {
-	return &Term{slot: uint64(slot) % GroupSlots, after: after, now: now, ended: make(chan struct{})}
+	t := &Term{slot: uint64(slot) % GroupSlots, after: after, now: now}
+	t.running, t.end = context.WithCancel(context.Background())
+	return t
 }
 
 // NewOwnTerm returns the term of a process without a group. It has a random slot and the clock of
@@ -80,20 +83,22 @@ func (t *Term) Extend(bound uint64) { t.bound.Store(max(bound, t.bound.Load())) 
 func (t *Term) Bound() uint64 { return t.bound.Load() }
 
 // End ends the term: no revision of it may be shown any more.
-func (t *Term) End() { t.ending.Do(func() { close(t.ended) }) }
+func (t *Term) End() {
+	if t.end != nil {
+		t.end()
+	}
+}
 
-// Ended returns a channel that is closed when the term ends, nil if it never ends.
-func (t *Term) Ended() <-chan struct{} { return t.ended }
+// Running returns a context that ends with the term, nil if the term never ends.
+func (t *Term) Running() context.Context { return t.running }
+
+// Ended reports whether the term has ended.
+func (t *Term) Ended() bool { return t.running != nil && t.running.Err() != nil }
 
 // Allows reports whether a revision that a collection has issued may be shown: it is one of this
 // term, which has not ended, and earlier than the bound.
 func (t *Term) Allows(revision uint64) bool {
-	select {
-	case <-t.ended:
-		return false
-	default:
-		return t.has(revision) && revision>>SlotBits < t.bound.Load()
-	}
+	return !t.Ended() && t.has(revision) && revision>>SlotBits < t.bound.Load()
 }
 
 // has reports whether a revision can be one of the term.

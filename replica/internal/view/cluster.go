@@ -119,6 +119,9 @@ func (c *Cluster) missing(r schema.GroupResource, name string) error {
 	return apierrors.NewNotFound(r, name)
 }
 
+// issue implements [View]: the versions are the cluster's.
+func (c *Cluster) issue(uint64) error { return nil }
+
 func (c *Cluster) list(string) string { return "" }
 
 // start returns the key within the namespace of the list, as kube-apiserver does.

@@ -148,6 +148,18 @@ func (f *Fleet) NotOlder(_ context.Context, version uint64) (*State, error) {
 	return f.state(f.view.Snapshot()), nil
 }
 
+// issue implements [View]. In a replica group, a version is shown only within the present term.
+func (f *Fleet) issue(version uint64) error {
+	switch t := f.Fleet.Term(); {
+	case t.Allows(version):
+		return nil
+	case t.Ended():
+		return status.RetrySoon("this replica has no slot of its replica group, so it cannot issue versions of /fleet")
+	}
+	return status.RetrySoon("the versions of /fleet have reached the bound in the Lease of this replica, which must " +
+		"be renewed first")
+}
+
 // hasState reports whether a snapshot has a cluster that is selected, or none can be.
 func (f *Fleet) hasState(s fleet.Snapshot[*wire.Object]) bool {
 	if f.Labelled && len(f.Audience.Names) == 0 {

@@ -23,16 +23,22 @@ type fleetWatch struct {
 	matcher  *Matcher
 	start    Start
 	follower *fleet.Follower[*wire.Object]
+	// term is the one of all versions of the watch.
+	term *fleet.Term
 }
 
 // Watch implements [View].
 func (f *Fleet) Watch(ctx context.Context, start Start, m *Matcher) (Watch, error) {
+	w := &fleetWatch{fleet: f, matcher: m, start: start, term: f.Fleet.Term()}
+	if err := f.issue(f.view.Changed()); err != nil {
+		return nil, err
+	}
 	if start.Initial {
 		if _, err := f.NotOlder(ctx, start.Version); err != nil {
 			return nil, err
 		}
 	}
-	return &fleetWatch{fleet: f, matcher: m, start: start}, nil
+	return w, nil
 }
 
 // Begin implements [Watch]. Clusters may join and leave while the watch goes on.
@@ -73,6 +79,12 @@ func (w *fleetWatch) Eager() bool { return true }
 // Next implements [Watch].
 func (w *fleetWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
 	events := emission{emit: emit}
+	if running := w.term.Running(); running != nil {
+		live, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(running, cancel)()
+		ctx = live
+	}
 	changes, err := w.follower.NextUntil(ctx, due)
 	for ; err == nil && changes != nil; changes, err = w.follower.TryNext() {
 		if err := w.emit(changes, &events); err != nil {
@@ -84,6 +96,9 @@ func (w *fleetWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Ev
 
 // cause returns why there is nothing more to read.
 func (w *fleetWatch) cause(ctx context.Context, err error) error {
+	if w.term.Ended() {
+		return status.Expired(termExpired, "")
+	}
 	return ended(ctx, err, "too old resource version: the client is too slow, or clusters have joined or left")
 }
 
@@ -122,9 +137,17 @@ func (w *fleetWatch) event(c fleet.Change[*wire.Object]) Event {
 // the last change of those that it sees.
 func (w *fleetWatch) Mark(func(Event) error) (uint64, bool, error) {
 	position := w.follower.Position()
-	if !w.fleet.Audience.restricted() {
-		return max(position, w.fleet.began), true, nil
+	version, reached := max(position, w.fleet.began), true
+	if w.fleet.Audience.restricted() {
+		changed := w.fleet.view.Changed()
+		version, reached = max(changed, w.fleet.began), changed <= position
 	}
-	changed := w.fleet.view.Changed()
-	return max(changed, w.fleet.began), changed <= position, nil
+	if !w.term.Allows(version) {
+		return 0, false, status.Expired(termExpired, "")
+	}
+	return version, reached, nil
 }
+
+// termExpired is the message of a watch that could not have a version any more.
+const termExpired = "too old resource version: this replica has lost its slot of the replica group, or has reached " +
+	"the bound of its versions"

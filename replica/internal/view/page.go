@@ -46,6 +46,9 @@ func List(ctx context.Context, v View, opts *internalversion.ListOptions, m *Mat
 	}
 	p := &Page{Matcher: m}
 	if !s.unversioned {
+		if err := v.issue(s.Version); err != nil {
+			return nil, err
+		}
 		p.Meta.ResourceVersion = strconv.FormatUint(s.Version, 10)
 	}
 	prefix := ObjectKey(m.namespace, "")

@@ -37,6 +37,8 @@ type View interface {
 	// Spans reports whether the view has objects of several clusters.
 	Spans() bool
 
+	// issue returns the error if a version of the view must not be shown to a client.
+	issue(version uint64) error
 	// missing returns the error for an object that no cluster of the view has.
 	missing(r schema.GroupResource, name string) error
 	// list returns the name of the list in continue tokens.
