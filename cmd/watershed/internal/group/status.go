@@ -3,11 +3,7 @@
 
 package group
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 // Status is the state of a [Member].
 type Status struct {
@@ -51,14 +47,12 @@ func (m *Member) Status() Status {
 	return s
 }
 
-// Warning returns what the responses below /fleet warn of, "" while the Lease is renewed.
+// Warning returns what the responses below /fleet warn of, "" while the Lease is renewed. Everybody
+// with access reads it, so it does not have the cause.
 func (m *Member) Warning() string {
 	if m.Renewed() {
 		return ""
 	}
-	s := m.Status()
-	if s.Err == nil {
-		s.Err = errors.New("the last renewal is too old")
-	}
-	return fmt.Sprintf("the Lease of replica group %s is not renewed: %v", m.Group, s.Err)
+	return "the Lease of this replica is not renewed: it does not know the other replicas of its group, and its " +
+		"versions of /fleet grow by one per change"
 }
