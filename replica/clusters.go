@@ -34,6 +34,9 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *aud
 		if s.opts.Problems != nil {
 			response.Process.Problems = s.opts.Problems()
 		}
+		if s.opts.Membership != nil {
+			response.Process.Membership = s.opts.Membership()
+		}
 	}
 	for _, m := range seen.Members {
 		if selector.Matches(labels.Set(m.Labels())) {

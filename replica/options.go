@@ -9,7 +9,15 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/document"
 	"github.com/watershed-project/watershed/replica/internal/passthrough"
+)
+
+type (
+	// Membership is the state of a program as a member of a replica group.
+	Membership = document.Membership
+	// Peer is another member of the replica group.
+	Peer = document.Peer
 )
 
 // Options configure a [Server]. The zero value, and nil, are the defaults.
@@ -55,6 +63,9 @@ type Options struct {
 	// Problems, unless it is nil, returns the problems of the program itself, for the document
 	// at /clusters. It is called at the same time from several goroutines. Default: none.
 	Problems func() []fleet.Problem
+	// Membership, unless it is nil, returns the state of the program in its replica group, for the
+	// document at /clusters. It is called at the same time from several goroutines. Default: none.
+	Membership func() *Membership
 	// FleetWarning, unless it is nil, returns a Warning for the responses below /fleet, "" for
 	// none. It is called at the same time from several goroutines. Default: none.
 	FleetWarning func() string

@@ -42,7 +42,7 @@ func TestKeys_haveAnEffect(t *testing.T) {
 	cases := map[string]keyCase{}
 	for _, some := range []map[string]keyCase{
 		w.serving(), w.sources(), w.hubs(), w.mirror(), w.limits(), w.fleet(), w.oidc(), w.audit(), w.storage(),
-		w.tracing(),
+		w.tracing(), w.groups(),
 	} {
 		maps.Copy(cases, some)
 	}

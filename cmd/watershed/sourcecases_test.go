@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,6 +178,42 @@ func (w *keyClusters) fleet() map[string]keyCase {
 			}
 			c.compare(t, "fleet.groups", true)
 		}},
+	}
+}
+
+// groups has the cases of the keys about replica groups: the requests for Leases.
+func (w *keyClusters) groups() map[string]keyCase {
+	observe := func(*configured) (last string) {
+		for name, o := range map[string]*origin{"eu": w.eu, "us": w.us} {
+			o.mu.Lock()
+			o.requests = slices.DeleteFunc(o.requests, func(r string) bool {
+				_, of, found := strings.Cut(r, "/apis/coordination.k8s.io/v1/namespaces/")
+				if found {
+					namespace, query, _ := strings.Cut(of, "/leases?labelSelector=watershed.dev%2Freplica-group%3D")
+					query, _, _ = strings.Cut(query, "&")
+					last = name + " " + namespace + " " + query
+				}
+				return found
+			})
+			o.mu.Unlock()
+		}
+		return last
+	}
+	with := func(pairs ...any) map[string]any {
+		return w.one(append([]any{"sources.contexts", []string{"eu", "us"}, "group.name", "one", "group.cluster",
+			"eu"}, pairs...)...)
+	}
+	return map[string]keyCase{
+		"group.name": {
+			with: with("group.namespace", "shop"), to: "two", observe: observe,
+			want: [2]string{"eu shop one", "eu shop two"},
+		},
+		"group.cluster": {
+			with: with("group.namespace", "shop"), to: "us", observe: observe,
+			want: [2]string{"eu shop one", "us shop one"},
+		},
+		"group.namespace": {with: with(), to: "shop", observe: observe,
+			want: [2]string{"eu default one", "eu shop one"}},
 	}
 }
 

@@ -27,6 +27,34 @@ type Process struct {
 	Readers int64 `json:"readers"`
 	// Problems are the problems of the program itself.
 	Problems []fleet.Problem `json:"problems,omitempty"`
+	// Membership is the state of the process in its replica group, nil without one.
+	Membership *Membership `json:"membership,omitempty"`
+}
+
+// Membership is the state of a process as a member of a replica group.
+type Membership struct {
+	Group string `json:"group"`
+	// Holder is the random ID of the process.
+	Holder string `json:"holder"`
+	// Slot is the slot of versions of /fleet, if Owned.
+	Slot  int  `json:"slot"`
+	Owned bool `json:"owned"`
+	// Renewed is whether the process holds its Lease for certain, and Age the time since the last
+	// renewal.
+	Renewed bool    `json:"renewed"`
+	Age     float64 `json:"ageSeconds"`
+	// Bound is how far the bound of versions is ahead of the time of the group cluster.
+	Bound float64 `json:"boundSeconds"`
+	// ClockSkew is how far the clock of the group cluster is ahead of the process's.
+	ClockSkew float64 `json:"clockSkewSeconds"`
+	// Peers are the other live members, sorted by slot.
+	Peers []Peer `json:"peers"`
+}
+
+// Peer is another member of the replica group.
+type Peer struct {
+	Holder string `json:"holder"`
+	Slot   int    `json:"slot"`
 }
 
 // Cluster is a cluster in the document at /clusters.

@@ -37,10 +37,11 @@ var commandRules = map[string]rule{
 		own: []string{
 			"wire", "kube", "disk", "fleet", "fleet/directory", "replica", "cmd/watershed/internal/access",
 			"cmd/watershed/internal/audit", "cmd/watershed/internal/authn", "cmd/watershed/internal/build",
-			"cmd/watershed/internal/config", "cmd/watershed/internal/kms", "cmd/watershed/internal/serving",
-			"cmd/watershed/internal/state", "cmd/watershed/internal/tracing", "cmd/watershed/internal/usage",
+			"cmd/watershed/internal/config", "cmd/watershed/internal/group", "cmd/watershed/internal/kms",
+			"cmd/watershed/internal/serving", "cmd/watershed/internal/state", "cmd/watershed/internal/tracing",
+			"cmd/watershed/internal/usage",
 		},
-		others: []string{"github.com/spf13/pflag", "k8s.io/client-go/"},
+		others: []string{"github.com/spf13/pflag", "k8s.io/apimachinery/", "k8s.io/client-go/"},
 	},
 	"cmd/watershed/internal/commandtest": {
 		own: []string{
@@ -54,7 +55,8 @@ var commandRules = map[string]rule{
 			"wire", "fleet", "fleet/directory", "replica", "internal/document", "internal/timer", "internal/warning",
 			"cmd/watershed/internal/access", "cmd/watershed/internal/audit", "cmd/watershed/internal/budget",
 			"cmd/watershed/internal/build", "cmd/watershed/internal/completion", "cmd/watershed/internal/config",
-			"cmd/watershed/internal/exposition", "cmd/watershed/internal/overload", "cmd/watershed/internal/progress",
+			"cmd/watershed/internal/exposition", "cmd/watershed/internal/group", "cmd/watershed/internal/overload",
+			"cmd/watershed/internal/progress",
 			"cmd/watershed/internal/remedy", "cmd/watershed/internal/serving", "cmd/watershed/internal/settings",
 			"cmd/watershed/internal/state", "cmd/watershed/internal/terminal", "cmd/watershed/internal/tracing",
 			"cmd/watershed/internal/verification",

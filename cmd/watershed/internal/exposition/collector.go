@@ -19,8 +19,8 @@ var (
 	build = metrics.Define(metrics.Gauge, "watershed_build_info",
 		"Always 1. The label has the version of the program.", "version")
 	serverProblems = metrics.Define(metrics.Gauge, "watershed_server_problems",
-		"1 for each problem of the server itself, by reason: ConfigurationRejected, SourceUnreadable or "+
-			"HomeMissing. There is no series without a problem.", "reason")
+		"1 for each problem of the server itself, by reason: ConfigurationRejected, SourceUnreadable, "+
+			"HomeMissing, LeaseNotRenewed or LeaseIgnored. There is no series without a problem.", "reason")
 	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total",
 		"Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
 	authorizations = metrics.Define(metrics.Counter, "watershed_authorizations_total",
@@ -72,6 +72,17 @@ var (
 			"complete state is written instead, later.")
 	storageBehind = metrics.Define(metrics.Gauge, "watershed_storage_behind_resources",
 		"Resources whose files are behind until their complete state is written.")
+	groupSlot = metrics.Define(metrics.Gauge, "watershed_group_slot",
+		"Slot of the Lease that this replica has. Without --replica-group there is no series of the group, and "+
+			"without a Lease only watershed_group_peers.")
+	groupLeaseAge = metrics.Define(metrics.Gauge, "watershed_group_lease_age_seconds",
+		"Time since the last acknowledged renewal of the Lease was sent.")
+	groupBound = metrics.Define(metrics.Gauge, "watershed_group_bound_seconds",
+		"How far the bound in the Lease, below which versions of /fleet are, is ahead of the group cluster's time.")
+	groupSkew = metrics.Define(metrics.Gauge, "watershed_group_clock_skew_seconds",
+		"How far the clock of the group cluster is ahead of the one of this machine.")
+	groupPeers = metrics.Define(metrics.Gauge, "watershed_group_peers",
+		"Other live members of the replica group.")
 	auditPending = metrics.Define(metrics.Gauge, "watershed_audit_pending_events",
 		"Audit events that wait to be written.")
 )
@@ -82,6 +93,7 @@ var programMetrics = []*metrics.Definition{
 	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed,
 	memoryPressure, spansDropped,
 	storedChanges, storedBytes, storageQueued, storageErrors, storageDropped, storageBehind,
+	groupSlot, groupLeaseAge, groupBound, groupSkew, groupPeers,
 }
 
 // Definitions returns all metrics of the program that begin with watershed_, sorted by name.
@@ -111,6 +123,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.access(sink)
 	c.memory(sink)
 	c.storage(sink)
+	c.group(sink)
 	if c.of.Tracing != nil {
 		sink.Count(spansDropped, c.of.Tracing.Dropped())
 	}
@@ -154,6 +167,21 @@ func (c *collector) storage(sink metrics.Sink) {
 	sink.Count(storageErrors, s.Errors)
 	sink.Count(storageDropped, s.Dropped)
 	sink.Put(storageBehind, float64(s.Behind))
+}
+
+// group sends the metrics of the replica group.
+func (c *collector) group(sink metrics.Sink) {
+	if c.of.Group == nil {
+		return
+	}
+	s := c.of.Group.Status()
+	sink.Put(groupPeers, float64(len(s.Peers)))
+	if s.Owned {
+		sink.Put(groupSlot, float64(s.Slot))
+		sink.Put(groupLeaseAge, s.Age.Seconds())
+		sink.Put(groupBound, s.Bound.Seconds())
+		sink.Put(groupSkew, s.Skew.Seconds())
+	}
 }
 
 // access sends the metrics of access control.

@@ -9,6 +9,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/access"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/audit"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
 	"github.com/watershed-project/watershed/disk"
@@ -32,6 +33,8 @@ type Sources struct {
 	Tracing *tracing.Tracing
 	// Problems returns the problems of the server itself.
 	Problems func() []fleet.Problem
+	// Group is this process as a member of a replica group, nil without one.
+	Group *group.Member
 	// Version is that of the program.
 	Version string
 	// Logger receives errors of scrapes. Default: slog.Default().

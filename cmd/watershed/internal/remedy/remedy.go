@@ -46,6 +46,11 @@ const (
 	SourceUnreadable = "SourceUnreadable"
 	// HomeMissing means that the home cluster is not in the fleet.
 	HomeMissing = "HomeMissing"
+	// LeaseNotRenewed means that the Lease of a member of a replica group is not renewed.
+	LeaseNotRenewed = "LeaseNotRenewed"
+	// LeaseIgnored means that a replica group has a Lease that no member of this version can have
+	// written.
+	LeaseIgnored = "LeaseIgnored"
 )
 
 // texts have the remedies. Words in braces are replaced.
@@ -109,6 +114,9 @@ var texts = map[string]string{
 		"it is read again within seconds, and its clusters stay until then; to test it: {program} check",
 	HomeMissing: "give serve --home the name of a cluster, see {program} status, " +
 		"or add a cluster of that name to the sources",
+	LeaseNotRenewed: "look at the API server of serve --group-cluster, see {program} status; to grant the rights: " +
+		"{rbac} --group-namespace NAMESPACE | {administrator} apply -f -",
+	LeaseIgnored: "upgrade all replicas of the group; if the Lease is not one of a replica, delete it",
 	fleet.NotStored: "grant the rights as an administrator, and restart the server: " +
 		"{rbac} | {administrator} apply -f -; or serve without --data-dir",
 }

@@ -46,6 +46,7 @@ type Settings struct {
 	Audit             Audit
 	Tracing           Tracing
 	Storage           Storage
+	Group             Group
 	Listen            string
 	Resources, Except []string
 	expendable        []string
@@ -88,6 +89,7 @@ func (o *Settings) declare(keys *config.Set) {
 	files := keys.Section("Files")
 	files.String(&o.State.Path, "stateDir", "state-dir", "", state.Usage)
 	o.Storage.declare(files)
+	o.Group.declare(keys.Section("Several replicas"))
 	access := keys.Section("Who may read, and pass-through")
 	o.Access.declare(access)
 	access.Bool(&o.PassThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, "+
@@ -190,6 +192,7 @@ func (o *Settings) validate() error {
 	add(o.Storage.validate())
 	add(o.Sources.validate())
 	add(o.Access.validate())
+	add(o.Group.validate())
 	add(o.Tracing.validate())
 	for _, one := range []struct {
 		flag string

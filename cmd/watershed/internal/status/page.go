@@ -26,7 +26,7 @@ func (r *Report) Lines(wide, color bool) []string {
 	if problems := r.Problems(); len(problems) > 0 {
 		lines = append(append(lines, ""), problems...)
 	}
-	lines = append(append(lines, ""), r.Notes...)
+	lines = append(append(append(lines, ""), r.Notes...), r.Membership()...)
 	return append(lines, r.Totals())
 }
 
@@ -36,7 +36,7 @@ func (r *Report) Page(wide, color bool, width, height int) []string {
 	t := NewTable(r, wide)
 	t.Color = color
 	end := append([]string{""}, terminal.Wrap(r.Totals(), width, "")...)
-	end = slices.Insert(end, 1, r.Notes...)
+	end = slices.Insert(end, 1, slices.Concat(r.Notes, r.Membership())...)
 	rest := max(height-len(end)-1, 1) // without the header
 	problems := wrapped(r.Problems(), width)
 	if total := len(slices.Concat(problems...)); total > 0 && total+1+len(r.Clusters.Clusters) > rest {

@@ -164,6 +164,33 @@ func (r *Report) Problems() []string {
 	return lines
 }
 
+// Membership returns a line about the replica group, none if the server is not in one.
+func (r *Report) Membership() []string {
+	if r.Process == nil || r.Process.Membership == nil {
+		return nil
+	}
+	m := r.Process.Membership
+	text := fmt.Sprintf("replica group %s: ", m.Group)
+	if m.Owned {
+		seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)).Round(time.Second) }
+		text += fmt.Sprintf("slot %d, Lease renewed %s ago, clock of its cluster %+gs", m.Slot, seconds(m.Age),
+			seconds(m.ClockSkew).Seconds())
+	} else {
+		text += "no Lease"
+	}
+	if !m.Renewed {
+		text += ", not renewed"
+	}
+	var peers []string
+	for _, p := range m.Peers {
+		peers = append(peers, fmt.Sprintf("slot %d", p.Slot))
+	}
+	if len(peers) == 0 {
+		return []string{text + "; no other member"}
+	}
+	return []string{text + "; " + Counted(len(peers), "other member") + " (" + Names(peers, 10) + ")"}
+}
+
 // describe returns a problem on one line.
 func (r *Report) describe(cluster string, p fleet.Problem) string {
 	text := fmt.Sprintf("%s: %s", cluster, p.Reason)

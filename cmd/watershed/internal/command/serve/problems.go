@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/timer"
@@ -23,7 +24,9 @@ type problems struct {
 	fleet *fleet.Fleet
 	// home is the name of the cluster that authenticates requests below /fleet, "" if there is
 	// none.
-	home   string
+	home string
+	// group is this process as a member of a replica group, nil without one.
+	group  *group.Member
 	logger *slog.Logger
 	// homeLogged means that the log says that the home cluster is missing. Only logHome uses it.
 	homeLogged bool
@@ -71,6 +74,9 @@ func (p *problems) all() (all []fleet.Problem) {
 		message := fmt.Sprintf("no cluster of the fleet has the name %s of --home, which authenticates requests "+
 			"below /fleet", p.home)
 		all = append(all, fleet.Problem{Reason: remedy.HomeMissing, Message: message})
+	}
+	if p.group != nil {
+		all = append(all, groupProblems(p.group)...)
 	}
 	return all
 }

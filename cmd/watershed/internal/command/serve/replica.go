@@ -14,6 +14,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/exposition"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/progress"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
@@ -47,6 +48,8 @@ type guarded struct {
 	files *settings.StoredFiles
 	// problems finds the problems of the server itself.
 	problems *problems
+	// member is nil without a replica group.
+	member *group.Member
 }
 
 // close ends what is done in the background. No requests may follow.
@@ -90,13 +93,18 @@ func (o *runner) openTraced(
 ) (*guarded, error) {
 	fleetOptions := o.FleetOptions(logger)
 	fleetOptions.Disk = files.Files()
+	var f *fleet.Fleet // the member runs after it was made
+	member := o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, logger)
+	if member != nil {
+		fleetOptions.Term = member.Term
+	}
 	fleetOptions.LastState = loopback // only the owner may read the last state
 	// An interface with a nil pointer would not be nil.
 	if traces != nil {
 		fleetOptions.Trace = traces
 	}
-	f, err := fleet.New(d, fleetOptions)
-	if err != nil {
+	var err error
+	if f, err = fleet.New(d, fleetOptions); err != nil {
 		return nil, err
 	}
 	owner, err := o.ownerToken(loopback)
@@ -114,12 +122,15 @@ func (o *runner) openTraced(
 		return nil, err
 	}
 	page := new(exposition.Page)
-	troubles := &problems{fleet: f, home: o.Access.Home, logger: logger}
+	troubles := &problems{fleet: f, home: o.Access.Home, group: member, logger: logger}
 	opts := &replica.Options{
 		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize,
 		ProgramResources: append(control.Own(), verification.NewService(f).Own()),
 		PassThrough:      o.PassThrough, Problems: troubles.all,
 		Pages: map[string]http.Handler{access.MetricsPath: page},
+	}
+	if member != nil {
+		opts.FleetWarning, opts.Membership = member.Warning, membershipOf(member)
 	}
 	if log != nil {
 		opts.Audit = log.Audit
@@ -135,13 +146,13 @@ func (o *runner) openTraced(
 	memory := o.openBudget(f, server, logger)
 	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter,
 		Audit: log, Budget: memory, Storage: files.Files(), Tracing: traces, Problems: troubles.all,
-		Version: build.Version(), Logger: logger}); err != nil {
+		Group: member, Version: build.Version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}
 	g := &guarded{
 		fleet: f, control: control, audit: log, handler: control.Handler(server), metrics: page,
-		tracing: traces, files: files, problems: troubles,
+		tracing: traces, files: files, problems: troubles, member: member,
 	}
 	g.parts = o.parts(g, server, memory)
 	return g, nil
@@ -169,6 +180,9 @@ func (o *runner) parts(g *guarded, server *replica.Server, memory *budget.Budget
 	}
 	if g.tracing != nil {
 		parts = append(parts, g.tracing.Run)
+	}
+	if g.member != nil {
+		parts = append(parts, g.member.Run)
 	}
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, g.fleet, o.area) })
