@@ -142,6 +142,10 @@ fleet: ## three clusters whose types, credentials and servers come and go, ROUND
 sources: ## configuration and sources of clusters change and fail at random while a watch is open, ROUNDS times (default 20)
 	go test -timeout 120m -count=1 -v -run '^TestSources_chaos$$' ./cmd/watershed -sources.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
 
+.PHONY: group
+group: ## two replicas of a group are killed, stopped, robbed of their Leases and cut off, ROUNDS times (default 20); needs make kube
+	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^TestGroup$$' ./replica -group.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
+
 CONNECTIONS ?= 10000
 
 .PHONY: attack
@@ -240,7 +244,7 @@ past: ## random changes while the replica and the API server are restarted, ROUN
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, sources, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "cuts" "chaos ROUNDS=20" "fleet ROUNDS=10" "sources ROUNDS=50" "attack" "budget" "loads" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "cuts" "chaos ROUNDS=20" "fleet ROUNDS=10" "group ROUNDS=20" "sources ROUNDS=50" "attack" "budget" "loads" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
