@@ -20,11 +20,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/settings"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/kube"
 )
 
 func TestRBAC_saysWhatIsWrong(t *testing.T) {
@@ -122,7 +124,7 @@ spec:
 func TestRBAC(t *testing.T) {
 	k := kubetest.Start(t, &kubetest.Options{
 		Name:  "real",
-		Users: []kubetest.User{{Name: "whole"}, {Name: "narrow"}, {Name: "shop"}},
+		Users: []kubetest.User{{Name: "whole"}, {Name: "narrow"}, {Name: "shop"}, {Name: "grouped"}},
 	})
 	admin := kubernetes.NewForConfigOrDie(k.Config())
 	for _, name := range []string{"system:discovery", "system:public-info-viewer", "system:basic-user"} {
@@ -142,6 +144,7 @@ func TestRBAC(t *testing.T) {
 	}
 	t.Run("whole", func(t *testing.T) { checkWhole(t, k) })
 	t.Run("namespace", func(t *testing.T) { checkNamespace(t, k) })
+	t.Run("replica group", func(t *testing.T) { checkGroup(t, k) })
 	t.Run("minimal", func(t *testing.T) { checkMinimal(t, k, admin) })
 }
 
@@ -244,6 +247,47 @@ func checkNamespace(t *testing.T, k *kubetest.Cluster) {
 		"GET /api/v1/namespaces/shop/configmaps": true, "GET /api/v1/namespaces/default/configmaps": false,
 		"GET /api/v1/configmaps":              false,
 		"GET /api/v1/namespaces/shop/secrets": false, "GET /api/v1/nodes": false, authorityRead: true,
+	} {
+		if code := u.code(path); (code != http.StatusForbidden) != allowed {
+			t.Errorf("%s is answered with %d, allowed is %v", path, code, allowed)
+		}
+	}
+}
+
+// checkGroup holds and releases a Lease, with the rights for one namespace.
+func checkGroup(t *testing.T, k *kubetest.Cluster) {
+	grant(t, k, "grouped", "--resources", "pods", "--group-namespace", "shop")
+	cluster, err := kube.FromConfig(k.UserConfig("grouped"), nil)
+	expect.NoError(t, err)
+	defer cluster.CloseIdleConnections()
+	m := group.New(group.Options{Group: "pair", Namespace: "shop", Cluster: func() *kube.Cluster { return cluster },
+		Logger: quiet})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx) }()
+	expect.Eventually(t, time.Minute, func() error {
+		if s := m.Status(); !s.Renewed {
+			return fmt.Errorf("the Lease is not renewed: %w", s.Err)
+		}
+		return nil
+	})
+	end()
+	expect.NoError(t, <-ended)
+	leases := kubernetes.NewForConfigOrDie(k.Config()).CoordinationV1().Leases("shop")
+	list, err := leases.List(t.Context(), metav1.ListOptions{})
+	expect.NoError(t, err)
+	if len(list.Items) != 1 || list.Items[0].Spec.HolderIdentity != nil {
+		t.Errorf("the Leases are %+v", list.Items)
+	}
+	u := newClient(t, k.UserConfig("grouped"))
+	for path, allowed := range map[string]bool{
+		"GET /apis/coordination.k8s.io/v1/namespaces/shop/leases":         true,
+		"GET /apis/coordination.k8s.io/v1/namespaces/shop/leases?watch=1": false,
+		"GET /apis/coordination.k8s.io/v1/namespaces/default/leases":      false,
+		"GET /apis/coordination.k8s.io/v1/leases":                         false,
+		"DELETE /apis/coordination.k8s.io/v1/namespaces/shop/leases":      false,
+		"DELETE /apis/coordination.k8s.io/v1/namespaces/shop/leases/x":    true,
+		"GET /api/v1/namespaces/shop/secrets":                             false,
 	} {
 		if code := u.code(path); (code != http.StatusForbidden) != allowed {
 			t.Errorf("%s is answered with %d, allowed is %v", path, code, allowed)

@@ -25,6 +25,7 @@ const (
 	checkPermissions    = "permissions"
 	checkReviews        = "reviews"
 	checkCallers        = "callers"
+	checkGroup          = "group"
 	checkStability      = "stability"
 	checkClock          = "clock"
 	checkSpeed          = "speed"
@@ -40,6 +41,9 @@ type Options struct {
 	Named []string
 	// PassThrough means that requests of callers are passed on to the cluster.
 	PassThrough bool
+	// GroupCluster is the cluster with the Leases of the replica group, "" without one, and
+	// GroupNamespace their namespace.
+	GroupCluster, GroupNamespace string
 	// Open means that other users than the owner can connect. They need reviews.
 	Open bool
 	// Observe is how long a watch must stay open. Default: that is not checked.

@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -185,6 +187,46 @@ func TestCallers(t *testing.T) {
 		if got := i.all[0]; got.Outcome != c.want ||
 			c.want != Good && (got.Reason != "IndistinctCallers" ||
 				!strings.HasPrefix(got.Remedy, "use the https address of the API server itself")) {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+// TestGroup_rights has credentials that may not do everything with Leases, or only in another namespace.
+func TestGroup_rights(t *testing.T) {
+	for _, c := range []struct {
+		denied, namespace string
+		want              Outcome
+		message           string
+	}{
+		{namespace: "shop", want: Good, message: "may hold a Lease of the replica group in namespace shop"},
+		{namespace: "shop", denied: "delete", want: Bad, message: "may not delete leases in namespace shop"},
+		{namespace: "other", want: Bad, message: "may not get, list, create, update, delete leases in namespace other"},
+	} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var review authorizationv1.SelfSubjectAccessReview
+			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+				t.Error(err)
+			}
+			a := review.Spec.ResourceAttributes
+			review.Status.Allowed = a.Namespace == "shop" && a.Verb != c.denied && a.Group == "coordination.k8s.io" &&
+				a.Resource == "leases"
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(review)
+		}))
+		cluster, err := kube.FromConfig(&rest.Config{
+			Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+			ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+		}, nil)
+		expect.NoError(t, err)
+		i := &inspection{opts: &Options{GroupNamespace: c.namespace}, cluster: cluster}
+		i.clients, err = newReviewClients(cluster)
+		expect.NoError(t, err)
+		i.group(t.Context())
+		cluster.CloseIdleConnections()
+		server.Close()
+		if got := i.all[0]; got.Outcome != c.want || got.Message != c.message ||
+			c.want != Good && !strings.Contains(got.Remedy, "--group-namespace") {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}

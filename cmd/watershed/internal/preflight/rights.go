@@ -83,6 +83,9 @@ func (i *inspection) resources(ctx context.Context) {
 	i.permissions(ctx, slices.Concat(mirrored, metadata))
 	i.reviews(ctx)
 	i.callers(ctx)
+	if i.opts.GroupCluster == i.entry.Name {
+		i.group(ctx)
+	}
 	if i.opts.Observe > 0 && len(mirrored) > 0 {
 		// A watch begins with all objects, and there are few namespaces.
 		at := max(0, slices.IndexFunc(mirrored, func(r kube.Resource) bool {
@@ -251,6 +254,28 @@ func (i *inspection) callers(ctx context.Context) {
 		i.problem(outcome, checkCallers, remedy.IndistinctCallers, rootOf(err))
 	default:
 		i.problem(outcome, checkCallers, string(fleet.TroubleOf(err)), rootOf(err))
+	}
+}
+
+// group checks the rights to the Leases of the replica group.
+func (i *inspection) group(ctx context.Context) {
+	var rights []right
+	for _, verb := range []string{"get", "list", "create", "update", "delete"} {
+		rights = append(rights, right{verb, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}})
+	}
+	missing, err := i.missing(ctx, i.opts.GroupNamespace, rights)
+	var verbs []string
+	for _, m := range missing {
+		verbs = append(verbs, m.verb)
+	}
+	switch {
+	case err != nil:
+		i.bad(checkGroup, string(fleet.TroubleOf(err)), "review of own rights: "+rootOf(err))
+	case len(missing) > 0:
+		i.bad(checkGroup, remedy.LeaseNotRenewed, fmt.Sprintf("may not %s leases in namespace %s",
+			strings.Join(verbs, ", "), i.opts.GroupNamespace))
+	default:
+		i.good(checkGroup, "may hold a Lease of the replica group in namespace "+i.opts.GroupNamespace)
 	}
 }
 

@@ -50,6 +50,7 @@ configuration), and for each cluster, or for the clusters that --cluster names, 
   permissions     the credentials may list and watch them
   reviews         the credentials may create token and access reviews, for callers
   callers         the address is one of https, and does not add credentials to their requests
+  group           the credentials may hold a Lease, in the cluster of --group-cluster
   stability       a watch stays open for a while
   clock           the clocks agree
   speed           the API server answers in time
@@ -102,7 +103,8 @@ func (o *options) run(ctx context.Context, out io.Writer, program string) error 
 	p.print(configuration)
 	opts := &preflight.Options{
 		Fleet: o.serve.FleetOptions(slog.New(slog.DiscardHandler)), PassThrough: o.serve.PassThrough,
-		Open:     !isLoopbackAddress(o.serve.Listen),
+		Open:         !isLoopbackAddress(o.serve.Listen),
+		GroupCluster: o.serve.Group.Cluster, GroupNamespace: o.serve.Group.Namespace(),
 		Contexts: contexts, Kubeconfig: o.serve.Sources.Kubeconfig, Observe: o.observe, Program: program,
 	}
 	if o.serve.Keys.IsSet("resources") {

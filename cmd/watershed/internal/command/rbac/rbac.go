@@ -29,6 +29,7 @@ type options struct {
 	kubeconfig, context string
 	resources, except   []string
 	namespace           string
+	groupNamespace      string
 	localRBAC           bool
 	serviceAccount      string
 	user                string
@@ -42,6 +43,7 @@ needs in one of its clusters, and no more than that:
   the documents about types: discovery, OpenAPI and the version
   TokenReviews and SubjectAccessReviews, to authenticate and authorize callers
   the certificate authority of client certificates, and the identity of the cluster
+  with --group-namespace: the Leases of a replica group in that namespace
 
 No rule has a star: it would allow Secrets and subresources such as pods/exec. So a
 pattern with a star, such as the default of --resources, needs the cluster, to find
@@ -73,6 +75,8 @@ func NewCommand() *cobra.Command {
 		"`patterns` of resources to mirror, as for serve")
 	flags.StringSliceVar(&o.except, "except", nil, "`patterns` of resources not to mirror, as for serve")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "mirror one `namespace` only, as for serve")
+	flags.StringVar(&o.groupNamespace, "group-namespace", "", "this cluster has the Leases of a replica group in this "+
+		"`namespace`, as for serve")
 	flags.BoolVar(&o.localRBAC, "local-rbac", false, "serve evaluates the RBAC of this cluster itself (its flag "+
 		"--local-rbac)")
 	flags.StringVar(&o.serviceAccount, "service-account", "", "the service account of serve, as `NAMESPACE/NAME`")
@@ -93,7 +97,7 @@ func printRBAC(ctx context.Context, out, trouble io.Writer, o options) error {
 	if err != nil {
 		return err
 	}
-	needed := requiredRights{name: o.name, namespace: o.namespace, subject: subject}
+	needed := requiredRights{name: o.name, namespace: o.namespace, groupNamespace: o.groupNamespace, subject: subject}
 	if o.kubeconfig == "" && o.context == "" {
 		err = o.byName(&needed)
 	} else {

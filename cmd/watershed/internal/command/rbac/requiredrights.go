@@ -35,6 +35,8 @@ type requiredRights struct {
 	subject rbacv1.Subject
 	// namespace is the one that is mirrored, "" for the whole cluster.
 	namespace string
+	// groupNamespace is the one with the Leases of the replica group, "" if there are none.
+	groupNamespace string
 	// mirrored are the resources to mirror, and metadata those that are listed and watched
 	// to learn about types.
 	mirrored, metadata []kube.Resource
@@ -54,14 +56,26 @@ func (n *requiredRights) objects() []runtime.Object {
 	if n.namespace == "" {
 		all = append(all, n.clusterRole(slices.Concat(reads, general)))
 	} else {
-		all = append(all, n.role(reads), n.roleBinding(n.namespace, n.name, "Role", n.name), n.clusterRole(general))
+		all = append(all, n.role(n.namespace, n.name, reads),
+			n.roleBinding(n.namespace, n.name, "Role", n.name), n.clusterRole(general))
 	}
 	all = append(all, n.clusterRoleBinding(n.name, n.name),
 		n.clusterRoleBinding(n.name+":auth-delegator", delegatorRole))
 	if !n.everywhere(schema.GroupResource{Resource: "configmaps"}) {
 		all = append(all, n.roleBinding(systemNamespace, n.name+":authentication-reader", "Role", authorityRole))
 	}
+	if n.groupNamespace != "" {
+		name := n.name + ":group"
+		all = append(all, n.role(n.groupNamespace, name, []rbacv1.PolicyRule{leaseRule}),
+			n.roleBinding(n.groupNamespace, name, "Role", name))
+	}
 	return all
+}
+
+// leaseRule has the rights of a member of a replica group.
+var leaseRule = rbacv1.PolicyRule{
+	Verbs: []string{"get", "list", "create", "update", "delete"}, APIGroups: []string{"coordination.k8s.io"},
+	Resources: []string{"leases"},
 }
 
 // everywhere reports whether all objects of a resource may be read anyway.
@@ -99,8 +113,8 @@ func (n *requiredRights) clusterRole(rules []rbacv1.PolicyRule) *rbacv1.ClusterR
 		Rules: rules}
 }
 
-func (n *requiredRights) role(rules []rbacv1.PolicyRule) *rbacv1.Role {
-	return &rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: metav1.ObjectMeta{Name: n.name, Namespace: n.namespace},
+func (n *requiredRights) role(namespace, name string, rules []rbacv1.PolicyRule) *rbacv1.Role {
+	return &rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Rules: rules}
 }
 
