@@ -55,7 +55,7 @@ func newClusterAPI(s *Server, m *fleet.Member) *clusterAPI {
 		direct: passthrough.NewOriginReads(m, &s.tracker, s.opts.originLimits()),
 	}
 	if s.opts.PassThrough {
-		c.pass = passthrough.New(m, &s.tracker, s.written, s.opts.passedLimits(), s.opts.Logger)
+		c.pass = passthrough.New(m, &s.tracker, s.written, s.opts.passedLimits(), s.notes, s.opts.Logger)
 	}
 	return c
 }
@@ -162,6 +162,9 @@ func (c *clusterAPI) serveCopy(
 	var fresh freshness.Freshness
 	fresh.Add(c.member.Name(), feed.Connection())
 	fresh.Write(w.Header())
+	if c.pass != nil && q.access.NoPassThrough == "" {
+		c.warnOfPeers(w.Header())
+	}
 	err := c.serveView(w, r, q, feed.Resource(), source)
 	if err == nil || c.pass == nil || q.access.NoPassThrough != "" || !isBeyondCopy(q, err) {
 		return err

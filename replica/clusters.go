@@ -38,6 +38,9 @@ func (s *Server) serveClusters(w http.ResponseWriter, r *http.Request, seen *aud
 			response.Process.Membership = s.opts.Membership()
 		}
 	}
+	if s.opts.Peers != nil && s.opts.Peers.Reports != nil {
+		response.Replicas = peersSeen(s.opts.Peers.Reports(), seen)
+	}
 	for _, m := range seen.Members {
 		if selector.Matches(labels.Set(m.Labels())) {
 			response.Clusters = append(response.Clusters, s.clusterState(m))

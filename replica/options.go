@@ -60,6 +60,9 @@ type Options struct {
 	// as watches and terminals. Any more are refused with 429. Default 400, as many as
 	// kube-apiserver answers, and 1,000.
 	PassedRequests, PassedConnections int
+	// Peers connects the server with other replicas of the same clusters, if PassThrough is set.
+	// Default: there are none.
+	Peers *Peers
 	// Problems, unless it is nil, returns the problems of the program itself, for the document
 	// at /clusters. It is called at the same time from several goroutines. Default: none.
 	Problems func() []fleet.Problem

@@ -42,6 +42,8 @@ type Server struct {
 	past *past.Reader
 	// written bounds the bytes that responses to passed-on writes hold.
 	written *respond.Budget
+	// notes connects writes with other replicas, nil if there are none.
+	notes *passthrough.Notes
 	// requests counts the requests.
 	requests requestmetrics.Requests
 	seals    *view.SealKey
@@ -72,6 +74,9 @@ func New(f *fleet.Fleet, opts *Options) (*Server, error) {
 		Blocks: encode.NewBlocks(s.opts.Blocks, logger), Frames: encode.NewFrames(s.opts.Frames, logger),
 		Values: view.NewValues(s.opts.Decoded), Tracker: &s.tracker, Expired: &s.requests.Expired, Logger: logger,
 		Guarded: s.opts.Authorize != nil || s.opts.Admit != nil,
+	}
+	if p := s.opts.Peers; p != nil && s.opts.PassThrough {
+		s.notes = &passthrough.Notes{Send: p.Send, Received: respond.NewBudget(passthrough.ReceivedBytes)}
 	}
 	s.seals = view.NewSealKey()
 	s.ready.fleet = f
@@ -131,6 +136,9 @@ func (s *Server) present() []*clusterAPI {
 			all = append(all, c)
 		} else {
 			delete(s.clusters, m)
+			if c.pass != nil {
+				c.pass.Close()
+			}
 		}
 	}
 	return all

@@ -17,7 +17,49 @@ type Clusters struct {
 	Process *Process `json:"process,omitempty"`
 	// Clusters are sorted by name.
 	Clusters []Cluster `json:"clusters"`
+	// Replicas are the other replicas of the group of this one.
+	Replicas []Replica `json:"replicas,omitempty"`
 }
+
+// Replica is another replica of a group in the document at /clusters.
+type Replica struct {
+	Name string `json:"name"`
+	// Address is where the replica listens for others, and Error is why it is not connected. Only
+	// callers that see all clusters receive them.
+	Address string `json:"address,omitempty"`
+	Error   string `json:"error,omitempty"`
+	// Connected means that both replicas can send to each other.
+	Connected bool `json:"connected"`
+	// Version describes the program of the replica, and Reported is when its last report arrived.
+	Version  string    `json:"version,omitempty"`
+	Reported time.Time `json:"reported,omitzero"`
+	// Clusters are its clusters, as far as the caller sees them at this replica.
+	Clusters []ReplicaCluster `json:"clusters,omitempty"`
+}
+
+// ReplicaCluster is a cluster of another replica.
+type ReplicaCluster struct {
+	Name string `json:"name"`
+	// State, Synced, Resources and Objects are what [Cluster] has of them, at the other replica.
+	State     string `json:"state,omitempty"`
+	Synced    int    `json:"synced"`
+	Resources int    `json:"resources"`
+	Objects   int    `json:"objects"`
+	// Behind is by how many versions of the cluster the copy of the other replica was behind that
+	// of this one when it reported. It is negative if this one was behind.
+	Behind int64 `json:"behind"`
+	// Difference is "", or how the replicas differ in their clusters.
+	Difference string `json:"difference,omitempty"`
+}
+
+// The values of [ReplicaCluster.Difference].
+const (
+	// OnlyThere and OnlyHere mean that one of both replicas does not have the cluster.
+	OnlyThere = "only there"
+	OnlyHere  = "only here"
+	// OtherCluster means that the name is that of another cluster there.
+	OtherCluster = "another cluster"
+)
 
 // Process is the state of the process in the document at /clusters.
 type Process struct {

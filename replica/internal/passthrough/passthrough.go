@@ -22,6 +22,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/history"
+	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/status"
@@ -48,6 +49,10 @@ type Forwarder struct {
 	// requests end soon. connections stay open, such as watches, logs and terminals.
 	requests, connections passLimit
 	writes                writes
+	// notes connects the writes with other replicas, nil if there are none. received are the writes
+	// of the others, by the digests of their users.
+	notes    *Notes
+	received writes
 	// buffered bounds the bytes of responses to writes, of all clusters.
 	buffered *respond.Budget
 	logger   *slog.Logger
@@ -57,27 +62,42 @@ type Forwarder struct {
 }
 
 // New returns what passes requests on to a member. What is written to clients is added to a tracker, and
-// buffered bounds the bytes of responses to writes, of all clusters.
+// buffered bounds the bytes of responses to writes, of all clusters. Notes is nil if there are no other replicas.
 func New(
-	m *fleet.Member, tracker *respond.Tracker, buffered *respond.Budget, limits Limits, logger *slog.Logger,
+	m *fleet.Member, tracker *respond.Tracker, buffered *respond.Budget, limits Limits, notes *Notes,
+	logger *slog.Logger,
 ) *Forwarder {
-	return &Forwarder{
+	p := &Forwarder{
 		origin:      origin{m, tracker, limits.Timeout},
 		requests:    newPassLimit(limits.Requests),
 		connections: newPassLimit(limits.Connections),
 		buffered:    buffered,
 		logger:      logger,
+		notes:       notes,
 	}
+	if notes != nil {
+		p.received.budget = notes.Received
+	}
+	return p
 }
 
-// Wait waits until the copy of a resource has the writes of a user. It returns false if the copy takes too long: then
-// the cluster must answer.
+// Wait waits until the copy of a resource has the writes of a user, also those that other replicas have sent notes of.
+// It returns false if the copy takes too long: then the cluster must answer.
 func (p *Forwarder) Wait(ctx context.Context, user string, feed *history.Feed) bool {
-	return p.writes.wait(ctx, user, feed)
+	if !p.writes.wait(ctx, user, feed) {
+		return false
+	}
+	return p.notes == nil || user == "" || p.received.wait(ctx, digestOf(user), feed)
 }
 
 // ForgetWrites forgets the writes that the copy has.
-func (p *Forwarder) ForgetWrites() { p.writes.sweep(p.member) }
+func (p *Forwarder) ForgetWrites() {
+	p.writes.sweep(p.member)
+	p.received.sweep(p.member)
+}
+
+// Close releases what the notes of other replicas have taken, when the cluster has left.
+func (p *Forwarder) Close() { p.received.close() }
 
 // warn logs once a minute that nothing is passed on, because the cluster does not tell callers
 // apart.
@@ -128,7 +148,7 @@ func (p *Forwarder) Serve(w http.ResponseWriter, r *http.Request, q *Request) er
 	defer func() { ended(resp.StatusCode, nil) }()
 	defer resp.end()
 	if resp.StatusCode == http.StatusConflict && q.Changes && passed.GetBody != nil {
-		p.refused(q, passed)
+		p.refused(ctx, q, passed)
 	}
 	response := p.tracker.Begin(w)
 	defer response.End()
@@ -206,12 +226,15 @@ func (p *Forwarder) respond(w *respond.Response, r *http.Request, q *Request, re
 		}
 	}
 	passHeaders(w.Header(), resp.Header, "passed-on")
+	if q.unconfirmed {
+		warning.Add(w.Header(), notAnnounced)
+	}
 	switch {
 	case location != "":
 		w.Header().Set("Location", location)
 		passBody(r.Context(), w, resp.StatusCode, resp.prompt, w, false)
 	case q.Changes && resp.StatusCode < http.StatusMultipleChoices:
-		p.written(w, q, resp)
+		p.written(r.Context(), w, q, resp)
 	case q.StaysOpen:
 		// A pause is normal, for the cluster and for the client.
 		passBody(r.Context(), w, resp.StatusCode, resp.Body, w.Untracked(), q.Watch)
@@ -261,7 +284,7 @@ func (p *Forwarder) tunnel(w *respond.Response, r *http.Request, resp *http.Resp
 }
 
 // refused records what the next reads of the user must see after a conflict.
-func (p *Forwarder) refused(q *Request, passed *http.Request) {
+func (p *Forwarder) refused(ctx context.Context, q *Request, passed *http.Request) {
 	body, err := passed.GetBody()
 	if err != nil {
 		return
@@ -274,12 +297,13 @@ func (p *Forwarder) refused(q *Request, passed *http.Request) {
 	if feed, mirrored := feedOf(p.member, view.StoredAs(q.GroupResource())); mirrored && !e.isNone() {
 		p.writes.add(q.User, feed, e)
 	}
+	q.unconfirmed = !p.announce(ctx, q, e)
 }
 
 // written passes the response to a write back, after it has recorded what the next reads of
-// the user must see. The effect of a response that is too large, or does not fit into the
-// budget, is unknown.
-func (p *Forwarder) written(w *respond.Response, q *Request, resp *answer) {
+// the user must see, here and at other replicas. The effect of a response that is too large, or does
+// not fit into the budget, is unknown.
+func (p *Forwarder) written(ctx context.Context, w *respond.Response, q *Request, resp *answer) {
 	head, taken, err := p.buffer(q.User, resp.prompt)
 	e := effect{unknown: true}
 	if errors.Is(err, io.EOF) {
@@ -287,6 +311,9 @@ func (p *Forwarder) written(w *respond.Response, q *Request, resp *answer) {
 	}
 	if feed, mirrored := feedOf(p.member, view.StoredAs(q.GroupResource())); mirrored && !e.isNone() {
 		p.writes.add(q.User, feed, e)
+	}
+	if !p.announce(ctx, q, e) {
+		warning.Add(w.Header(), notAnnounced)
 	}
 	w.WriteHeader(resp.StatusCode)
 	_, failed := w.Write(head)

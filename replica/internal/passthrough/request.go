@@ -38,6 +38,8 @@ type Request struct {
 	// uid is that of the object in the copy before a binding or an eviction was passed on, ""
 	// if it is not known.
 	uid types.UID
+	// unconfirmed means that another replica has not confirmed the note of a conflict.
+	unconfirmed bool
 }
 
 // reads reports whether the verb is that of a read.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/history"
+	"github.com/watershed-project/watershed/replica/internal/respond"
 	"github.com/watershed-project/watershed/replica/internal/view"
 	"github.com/watershed-project/watershed/wire"
 )
@@ -28,6 +29,10 @@ const (
 	// mostWrites is how many users and resources are distinguished, and how many deletions
 	// of each. Beyond that the reads of all users wait, or are passed on.
 	mostWrites = 10_000
+	// writtenBytes and pendingBytes are what a user and resource, and a change of an object, count
+	// in the budget of received notes.
+	writtenBytes = 256
+	pendingBytes = 256
 )
 
 // writes are the writes that were passed on to one cluster and that its copy may not have
@@ -39,6 +44,11 @@ type writes struct {
 	// number is that of the last write. It is never used again: a reader that has seen the
 	// writes up to a number must not take later ones for them.
 	number uint64
+	// budget bounds the bytes of the notes of other replicas, nil for the writes of this one.
+	// Notes that do not fit are refused.
+	budget *respond.Budget
+	// closed means that the cluster has left, and that nothing is recorded any more.
+	closed bool
 }
 
 // writer is a user that has written objects of a resource.
@@ -59,6 +69,10 @@ type written struct {
 	until time.Time
 	// late means that the copy took too long.
 	late bool
+	// expires is when everything is taken for known, zero for the writes of this replica.
+	expires time.Time
+	// bytes is what is taken from the budget.
+	bytes int
 }
 
 // pending is a change that the copy may not have yet.
@@ -70,8 +84,12 @@ type pending struct {
 	until time.Time
 }
 
-// add records a write to a resource that a feed has.
-func (w *writes) add(user string, feed *history.Feed, effect effect) {
+// bytes returns what the change counts in the budget.
+func (c *change) bytes() int { return pendingBytes + len(c.key) + len(c.uid) + len(c.version) }
+
+// add records a write to a resource that a feed has. It returns false if the write does not fit
+// into the budget.
+func (w *writes) add(user string, feed *history.Feed, effect effect) bool {
 	for i := range effect.objects {
 		if c := &effect.objects[i]; c.uid == "" {
 			c.uid = uidOf(feed, c.key)
@@ -79,22 +97,63 @@ func (w *writes) add(user string, feed *history.Feed, effect effect) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return true
+	}
 	if w.all == nil {
 		w.all = map[writer]*written{}
 	}
 	at := writer{user, view.StoredAs(feed.Resource().GroupResource())}
+	taken, ok := w.takeLocked(at, effect)
+	if !ok {
+		return false
+	}
 	one := w.all[at]
 	if one == nil {
-		if len(w.all) >= mostWrites {
+		if len(w.all) >= mostWrites && w.budget == nil {
 			at.user = "" // every user waits for it
 		}
 		if one = w.all[at]; one == nil {
-			one = &written{}
+			one = &written{bytes: writtenBytes}
 			w.all[at] = one
+			taken -= writtenBytes
 		}
 	}
 	w.number++
+	bytes := one.bytes
 	one.add(effect, w.number)
+	if w.budget != nil {
+		one.expires = time.Now().Add(receivedLife)
+		w.budget.Release(at.user, taken-(one.bytes-bytes))
+	}
+	return true
+}
+
+// takeLocked takes from the budget what a write needs at most. It returns false if it does not fit.
+func (w *writes) takeLocked(at writer, e effect) (taken int, ok bool) {
+	if w.budget == nil {
+		return 0, true
+	}
+	need := 0
+	if w.all[at] == nil {
+		need = writtenBytes
+	}
+	for i := range e.objects {
+		need += e.objects[i].bytes()
+	}
+	if taken = w.budget.Take(at.user, need); taken < need {
+		w.budget.Release(at.user, taken)
+		return 0, false
+	}
+	return taken, true
+}
+
+// dropLocked forgets the writes of a user.
+func (w *writes) dropLocked(at writer, one *written) {
+	delete(w.all, at)
+	if w.budget != nil {
+		w.budget.Release(at.user, one.bytes)
+	}
 }
 
 // uidOf returns the UID of an object in the copy, "" if it does not have the object.
@@ -129,7 +188,11 @@ func (w *written) add(e effect, number uint64) {
 		if c.uid == "" || c.kind == moved { // a conflict can have other reasons too
 			p.until = time.Now().Add(unknownWrite)
 		}
+		if former := w.objects[c.key]; former != nil {
+			w.bytes -= former.bytes()
+		}
 		w.objects[c.key] = p
+		w.bytes += p.bytes()
 	}
 }
 
@@ -179,7 +242,9 @@ func (w *writes) before(at writer) (written, bool) {
 	if one == nil {
 		return written{}, false
 	}
-	return written{number: one.number, version: one.version, until: one.until, late: one.late}, true
+	return written{
+		number: one.number, version: one.version, until: one.until, late: one.late, expires: one.expires,
+	}, true
 }
 
 // settle reports whether the copy has the writes of a user until some time. It forgets them
@@ -195,26 +260,31 @@ func (w *writes) settle(at writer, before written, feed *history.Feed) bool {
 	if one == nil {
 		return true
 	}
-	if now.Version < before.version {
-		return false
-	}
 	passed := func(until time.Time) bool {
 		return time.Now().After(until) && feed.Connection().StaleSince.IsZero()
+	}
+	expired := !before.expires.IsZero() && passed(before.expires)
+	if now.Version < before.version && !expired {
+		return false
 	}
 	for key, p := range one.objects {
 		if p.number > before.number {
 			continue
 		}
-		if o, _ := now.State.Get(key); !p.isIn(o) && (p.until.IsZero() || !passed(p.until)) {
+		if o, _ := now.State.Get(key); !expired && !p.isIn(o) && (p.until.IsZero() || !passed(p.until)) {
 			return false
 		}
 		delete(one.objects, key)
+		one.bytes -= p.bytes()
+		if w.budget != nil {
+			w.budget.Release(at.user, p.bytes())
+		}
 	}
 	if !before.until.IsZero() && !passed(before.until) {
 		return false
 	}
 	if one.late = false; one.number == before.number {
-		delete(w.all, at)
+		w.dropLocked(at, one)
 	}
 	return true
 }
@@ -236,8 +306,20 @@ func (w *writes) sweep(m *fleet.Member) {
 			continue
 		}
 		w.mu.Lock()
-		delete(w.all, at)
+		if one := w.all[at]; one != nil {
+			w.dropLocked(at, one)
+		}
 		w.mu.Unlock()
+	}
+}
+
+// close forgets all writes, and records no others.
+func (w *writes) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for at, one := range w.all {
+		w.dropLocked(at, one)
 	}
 }
 

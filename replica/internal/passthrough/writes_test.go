@@ -5,8 +5,10 @@ package passthrough
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/replica/internal/respond"
 )
 
 // newTestFeed returns the feed of the pods of a simulated cluster.
@@ -67,5 +70,58 @@ func TestWrites_slowReader(t *testing.T) {
 	}
 	if _, ok := w.before(at); !ok {
 		t.Error("the second write is forgotten, and the copy does not have it")
+	}
+}
+
+// TestWrites_received checks what the notes of other replicas may take: they are refused beyond the
+// budget, return their bytes when the copy has the writes, and do not count for longer than a minute
+// if the copy never gets them.
+func TestWrites_received(t *testing.T) {
+	feed := newTestFeed(t)
+	now, err := feed.Now()
+	expect.NoError(t, err)
+	var key string
+	for key = range now.State.All() {
+		break
+	}
+	budget := respond.NewBudget(10_000)
+	w := writes{budget: budget}
+	gone := change{key: "n/gone", uid: "1", kind: removed}
+	stays := change{key: key, kind: removed}
+	for range 3 { // replayed
+		if !w.add("ann", feed, effect{version: now.Version, objects: []change{gone, stays}}) {
+			t.Fatal("a note does not fit")
+		}
+	}
+	if got, least := budget.Taken(), writtenBytes+2*pendingBytes; got < least || got > least+200 {
+		t.Errorf("a note that arrived three times takes %d bytes, want about %d", got, least)
+	}
+	n := 0
+	for ; w.add(fmt.Sprint(n), feed, effect{version: now.Version + 1}); n++ {
+		if n > 100 {
+			t.Fatal("notes are not bounded")
+		}
+	}
+	if n < 20 || w.all[writer{user: "", resource: feed.Resource().GroupResource()}] != nil {
+		t.Errorf("%d notes fit, or all users wait", n)
+	}
+	at := writer{"ann", feed.Resource().GroupResource()}
+	before, _ := w.before(at)
+	if w.settle(at, before, feed) {
+		t.Error("the pod is still in the copy, and its deletion is taken for known")
+	}
+	for at, one := range w.all {
+		one.expires = time.Now().Add(-time.Second)
+		if before, ok := w.before(at); !ok || !w.settle(at, before, feed) {
+			t.Errorf("%v: the note still counts", at)
+		}
+	}
+	if len(w.all) > 0 || budget.Taken() != 0 {
+		t.Errorf("%d notes are left, with %d bytes", len(w.all), budget.Taken())
+	}
+	w.add("ann", feed, effect{version: now.Version + 1, objects: []change{gone}})
+	w.close()
+	if !w.add("ann", feed, effect{version: now.Version + 1}) || len(w.all) > 0 || budget.Taken() != 0 {
+		t.Errorf("a cluster that has left has %d notes, with %d bytes", len(w.all), budget.Taken())
 	}
 }
