@@ -214,7 +214,24 @@ func (w *keyClusters) groups() map[string]keyCase {
 		},
 		"group.namespace": {with: with(), to: "shop", observe: observe,
 			want: [2]string{"eu default one", "eu shop one"}},
+		"group.listen": {with: with(), to: "127.0.0.1:0", observe: peerPort, want: [2]string{"none", "as it listens"}},
+		"group.address": {with: with("group.listen", ":0"), from: "192.0.2.1:7444", to: "192.0.2.2:7444",
+			observe: peerPort, want: [2]string{"192.0.2.1:7444", "192.0.2.2:7444"}},
 	}
+}
+
+// peerPort returns the address that other replicas get from the server, for one that it listens at.
+func peerPort(c *configured) string {
+	_, line, found := strings.Cut(c.log.String(), `msg="port for other replicas" listen=`)
+	listen, address, _ := strings.Cut(line, " address=")
+	address, _, _ = strings.Cut(address, "\n")
+	switch {
+	case !found:
+		return "none"
+	case listen == address:
+		return "as it listens"
+	}
+	return address
 }
 
 // oidc has the cases of the keys about OpenID Connect. The caller reads its identity.

@@ -290,7 +290,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/exposition": {own: []string{
 		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access",
 		"cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/group",
-		"cmd/watershed/internal/overload", "cmd/watershed/internal/tracing",
+		"cmd/watershed/internal/overload", "cmd/watershed/internal/peer", "cmd/watershed/internal/tracing",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 	"cmd/watershed/internal/tracing": {own: []string{
 		"replica", "cmd/watershed/internal/access", "internal/timer",

@@ -20,7 +20,8 @@ var (
 		"Always 1. The label has the version of the program.", "version")
 	serverProblems = metrics.Define(metrics.Gauge, "watershed_server_problems",
 		"1 for each problem of the server itself, by reason: ConfigurationRejected, SourceUnreadable, "+
-			"HomeMissing, LeaseNotRenewed or LeaseIgnored. There is no series without a problem.", "reason")
+			"HomeMissing, LeaseNotRenewed, LeaseIgnored or PeerUnreachable. There is no series without a problem.",
+		"reason")
 	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total",
 		"Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
 	authorizations = metrics.Define(metrics.Counter, "watershed_authorizations_total",
@@ -83,6 +84,14 @@ var (
 		"How far the clock of the group cluster is ahead of the one of this machine.")
 	groupPeers = metrics.Define(metrics.Gauge, "watershed_group_peers",
 		"Other live members of the replica group.")
+	peers = metrics.Define(metrics.Gauge, "watershed_peers",
+		"Other replicas of the group, by state: connected, or unreachable in one direction or both. Without "+
+			"--group-listen there is no series of other replicas.", "state")
+	peerNotes = metrics.Define(metrics.Counter, "watershed_peer_notes_total",
+		"Writes that were passed on, by result: acknowledged by all other replicas before the response, or "+
+			"unacknowledged.", "result")
+	peerReceived = metrics.Define(metrics.Counter, "watershed_peer_notes_received_total",
+		"Notes of writes from other replicas, by result: accepted or refused.", "result")
 	auditPending = metrics.Define(metrics.Gauge, "watershed_audit_pending_events",
 		"Audit events that wait to be written.")
 )
@@ -94,6 +103,7 @@ var programMetrics = []*metrics.Definition{
 	memoryPressure, spansDropped,
 	storedChanges, storedBytes, storageQueued, storageErrors, storageDropped, storageBehind,
 	groupSlot, groupLeaseAge, groupBound, groupSkew, groupPeers,
+	peers, peerNotes, peerReceived,
 }
 
 // Definitions returns all metrics of the program that begin with watershed_, sorted by name.
@@ -127,6 +137,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if c.of.Tracing != nil {
 		sink.Count(spansDropped, c.of.Tracing.Dropped())
 	}
+	c.peers(sink)
 	l := c.of.Limiter.Stats()
 	sink.Put(inFlight, float64(l.InFlight))
 	sink.Put(waiting, float64(l.Waiting))
@@ -182,6 +193,20 @@ func (c *collector) group(sink metrics.Sink) {
 		sink.Put(groupBound, s.Bound.Seconds())
 		sink.Put(groupSkew, s.Skew.Seconds())
 	}
+}
+
+// peers sends the metrics of other replicas.
+func (c *collector) peers(sink metrics.Sink) {
+	if c.of.Peers == nil {
+		return
+	}
+	s := c.of.Peers()
+	sink.Put(peers, float64(s.Connected), "connected")
+	sink.Put(peers, float64(s.Unreachable), "unreachable")
+	sink.Count(peerNotes, s.Acknowledged, "acknowledged")
+	sink.Count(peerNotes, s.Unacknowledged, "unacknowledged")
+	sink.Count(peerReceived, s.Accepted, "accepted")
+	sink.Count(peerReceived, s.Refused, "refused")
 }
 
 // access sends the metrics of access control.

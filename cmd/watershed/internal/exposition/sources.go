@@ -11,6 +11,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/budget"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/peer"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
@@ -31,6 +32,8 @@ type Sources struct {
 	Storage *disk.Directory
 	// Tracing is nil if there are no traces.
 	Tracing *tracing.Tracing
+	// Peers returns the work of the port for other replicas. It is nil if there is none.
+	Peers func() peer.Stats
 	// Problems returns the problems of the server itself.
 	Problems func() []fleet.Problem
 	// Group is this process as a member of a replica group, nil without one.

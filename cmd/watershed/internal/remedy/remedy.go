@@ -51,6 +51,8 @@ const (
 	// LeaseIgnored means that a replica group has a Lease that no member of this version can have
 	// written.
 	LeaseIgnored = "LeaseIgnored"
+	// PeerUnreachable means that this replica and another one of its group cannot reach each other.
+	PeerUnreachable = "PeerUnreachable"
 )
 
 // texts have the remedies. Words in braces are replaced.
@@ -117,6 +119,8 @@ var texts = map[string]string{
 	LeaseNotRenewed: "look at the API server of serve --group-cluster, see {program} status; to grant the rights: " +
 		"{rbac} --group-namespace NAMESPACE | {administrator} apply -f -",
 	LeaseIgnored: "upgrade all replicas of the group; if the Lease is not one of a replica, delete it",
+	PeerUnreachable: "see that the other replica runs, and that both reach each other at serve --group-address: " +
+		"a network policy, a firewall or a version of another format can be between them",
 	fleet.NotStored: "grant the rights as an administrator, and restart the server: " +
 		"{rbac} | {administrator} apply -f -; or serve without --data-dir",
 }

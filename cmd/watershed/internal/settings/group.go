@@ -66,8 +66,10 @@ func (o *Group) Namespace() string {
 }
 
 // Open returns the member of the group that this process becomes, nil without a group. Find returns
-// a cluster of the fleet.
-func (o *Group) Open(find func(name string) (*fleet.Member, bool), logger *slog.Logger) *group.Member {
+// a cluster of the fleet. Other members find the address and the key in the Lease, "" if there are none.
+func (o *Group) Open(
+	find func(name string) (*fleet.Member, bool), address, key string, logger *slog.Logger,
+) *group.Member {
 	if o.Name == "" {
 		return nil
 	}
@@ -77,5 +79,7 @@ func (o *Group) Open(find func(name string) (*fleet.Member, bool), logger *slog.
 		}
 		return nil
 	}
-	return group.New(group.Options{Group: o.Name, Namespace: o.Namespace(), Cluster: connection, Logger: logger})
+	return group.New(group.Options{
+		Group: o.Name, Namespace: o.Namespace(), Cluster: connection, Address: address, Key: key, Logger: logger,
+	})
 }

@@ -47,6 +47,7 @@ type Settings struct {
 	Tracing           Tracing
 	Storage           Storage
 	Group             Group
+	Peers             Peers
 	Listen            string
 	Resources, Except []string
 	expendable        []string
@@ -89,7 +90,9 @@ func (o *Settings) declare(keys *config.Set) {
 	files := keys.Section("Files")
 	files.String(&o.State.Path, "stateDir", "state-dir", "", state.Usage)
 	o.Storage.declare(files)
-	o.Group.declare(keys.Section("Several replicas"))
+	several := keys.Section("Several replicas")
+	o.Group.declare(several)
+	o.Peers.declare(several)
 	access := keys.Section("Who may read, and pass-through")
 	o.Access.declare(access)
 	access.Bool(&o.PassThrough, "passThrough", "pass-through", false, "pass requests that the copy cannot answer, "+
@@ -193,6 +196,7 @@ func (o *Settings) validate() error {
 	add(o.Sources.validate())
 	add(o.Access.validate())
 	add(o.Group.validate())
+	add(o.Peers.validate(o.Group.Name))
 	add(o.Tracing.validate())
 	for _, one := range []struct {
 		flag string

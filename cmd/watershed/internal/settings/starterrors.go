@@ -61,7 +61,11 @@ func (o *Settings) addressErrors(ctx context.Context) (errs []error) {
 	} else {
 		defer l.Close()
 	}
-	for _, listen := range []func(context.Context) (net.Listener, error){o.ListenProfiles, o.ListenMetrics} {
+	peers := func(ctx context.Context) (net.Listener, error) {
+		l, _, err := o.ListenPeers(ctx)
+		return l, err
+	}
+	for _, listen := range []func(context.Context) (net.Listener, error){o.ListenProfiles, o.ListenMetrics, peers} {
 		l, err := listen(ctx)
 		if err != nil {
 			return append(errs, err)

@@ -27,6 +27,7 @@ func (r *Report) Lines(wide, color bool) []string {
 		lines = append(append(lines, ""), problems...)
 	}
 	lines = append(append(append(lines, ""), r.Notes...), r.Membership()...)
+	lines = append(lines, r.Replicas()...)
 	return append(lines, r.Totals())
 }
 
@@ -36,7 +37,10 @@ func (r *Report) Page(wide, color bool, width, height int) []string {
 	t := NewTable(r, wide)
 	t.Color = color
 	end := append([]string{""}, terminal.Wrap(r.Totals(), width, "")...)
-	end = slices.Insert(end, 1, slices.Concat(r.Notes, r.Membership())...)
+	for _, line := range slices.Backward(slices.Concat(r.Membership(), r.Replicas())) {
+		end = slices.Insert(end, 1, terminal.Wrap(line, width, "  ")...)
+	}
+	end = slices.Insert(end, 1, r.Notes...)
 	rest := max(height-len(end)-1, 1) // without the header
 	problems := wrapped(r.Problems(), width)
 	if total := len(slices.Concat(problems...)); total > 0 && total+1+len(r.Clusters.Clusters) > rest {

@@ -51,6 +51,12 @@ func (r *Report) Select(names []string) error {
 		selected = append(selected, r.Clusters.Clusters[i])
 	}
 	r.Clusters.Clusters = selected
+	for i := range r.Clusters.Replicas {
+		p := &r.Clusters.Replicas[i]
+		p.Clusters = slices.DeleteFunc(p.Clusters, func(c document.ReplicaCluster) bool {
+			return !slices.ContainsFunc(selected, func(s document.Cluster) bool { return s.Name == c.Name })
+		})
+	}
 	return nil
 }
 

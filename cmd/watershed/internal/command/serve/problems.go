@@ -26,7 +26,9 @@ type problems struct {
 	// none.
 	home string
 	// group is this process as a member of a replica group, nil without one.
-	group  *group.Member
+	group *group.Member
+	// peers are the connections with other replicas, nil without any.
+	peers  *peers
 	logger *slog.Logger
 	// homeLogged means that the log says that the home cluster is missing. Only logHome uses it.
 	homeLogged bool
@@ -77,6 +79,9 @@ func (p *problems) all() (all []fleet.Problem) {
 	}
 	if p.group != nil {
 		all = append(all, groupProblems(p.group)...)
+	}
+	if p.peers != nil {
+		all = append(all, p.peers.problems()...)
 	}
 	return all
 }

@@ -31,6 +31,8 @@ type runner struct {
 	// area shows the progress of the first sync below the log, nil if the log does not go to
 	// a terminal.
 	area *terminal.Area
+	// port is where other replicas reach this one, nil if they do not.
+	port *peerPort
 }
 
 // guarded is a replica with access control.
@@ -48,8 +50,9 @@ type guarded struct {
 	files *settings.StoredFiles
 	// problems finds the problems of the server itself.
 	problems *problems
-	// member is nil without a replica group.
+	// member is nil without a replica group, and peers without a port for others.
 	member *group.Member
+	peers  *peers
 }
 
 // close ends what is done in the background. No requests may follow.
@@ -94,7 +97,8 @@ func (o *runner) openTraced(
 	fleetOptions := o.FleetOptions(logger)
 	fleetOptions.Disk = files.Files()
 	var f *fleet.Fleet // the member runs after it was made
-	member := o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, logger)
+	address, key := o.port.advertised()
+	member := o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, address, key, logger)
 	if member != nil {
 		fleetOptions.Term = member.Term
 	}
@@ -105,6 +109,10 @@ func (o *runner) openTraced(
 	}
 	var err error
 	if f, err = fleet.New(d, fleetOptions); err != nil {
+		return nil, err
+	}
+	others, err := newPeers(o.port, member, f, logger)
+	if err != nil {
 		return nil, err
 	}
 	owner, err := o.ownerToken(loopback)
@@ -122,11 +130,11 @@ func (o *runner) openTraced(
 		return nil, err
 	}
 	page := new(exposition.Page)
-	troubles := &problems{fleet: f, home: o.Access.Home, group: member, logger: logger}
+	troubles := &problems{fleet: f, home: o.Access.Home, group: member, peers: others, logger: logger}
 	opts := &replica.Options{
 		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize,
 		ProgramResources: append(control.Own(), verification.NewService(f).Own()),
-		PassThrough:      o.PassThrough, Problems: troubles.all,
+		PassThrough:      o.PassThrough, Problems: troubles.all, Peers: others.options(),
 		Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
 	if member != nil {
@@ -146,13 +154,13 @@ func (o *runner) openTraced(
 	memory := o.openBudget(f, server, logger)
 	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter,
 		Audit: log, Budget: memory, Storage: files.Files(), Tracing: traces, Problems: troubles.all,
-		Group: member, Version: build.Version(), Logger: logger}); err != nil {
+		Group: member, Peers: others.stats(), Version: build.Version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}
 	g := &guarded{
 		fleet: f, control: control, audit: log, handler: control.Handler(server), metrics: page,
-		tracing: traces, files: files, problems: troubles, member: member,
+		tracing: traces, files: files, problems: troubles, member: member, peers: others,
 	}
 	g.parts = o.parts(g, server, memory)
 	return g, nil
@@ -183,6 +191,10 @@ func (o *runner) parts(g *guarded, server *replica.Server, memory *budget.Budget
 	}
 	if g.member != nil {
 		parts = append(parts, g.member.Run)
+	}
+	if g.peers != nil {
+		g.peers.server = server
+		parts = append(parts, g.peers.exchange.Run)
 	}
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, g.fleet, o.area) })

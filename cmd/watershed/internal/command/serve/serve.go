@@ -125,6 +125,10 @@ func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer listener.Close()
+	if o.port, err = o.listenPeers(ctx, logger); err != nil {
+		return err
+	}
+	defer o.port.close()
 	opened, err := o.Sources.Open(logger)
 	if err != nil {
 		return o.Keys.Locate(err)

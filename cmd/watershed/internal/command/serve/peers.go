@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/watershed-project/watershed/cmd/watershed/internal/build"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/peer"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
+	"github.com/watershed-project/watershed/fleet"
+	"github.com/watershed-project/watershed/internal/warning"
+	"github.com/watershed-project/watershed/replica"
+)
+
+// peers connects this replica with the others of its group.
+type peers struct {
+	fleet    *fleet.Fleet
+	member   *group.Member
+	exchange *peer.Exchange
+	// server receives the notes of the others. It is set before the exchange runs.
+	server *replica.Server
+
+	mu sync.Mutex
+	// reports are the last reports of the others.
+	reports map[peer.Peer]replica.PeerReport
+}
+
+// peerPort is where other replicas reach this one.
+type peerPort struct {
+	listener net.Listener
+	address  string
+	key      *peer.Key
+}
+
+// listenPeers opens the port for other replicas. It returns nil if there is none.
+func (o *runner) listenPeers(ctx context.Context, logger *slog.Logger) (*peerPort, error) {
+	l, address, err := o.ListenPeers(ctx)
+	if l == nil || err != nil {
+		return nil, err
+	}
+	key, err := peer.NewKey()
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	logger.Info("port for other replicas", "listen", l.Addr().String(), "address", address)
+	return &peerPort{l, address, key}, nil
+}
+
+// close closes the port, if there is one.
+func (p *peerPort) close() {
+	if p != nil {
+		_ = p.listener.Close()
+	}
+}
+
+// advertised returns what the Lease of this replica has for the others, "" if there is no port.
+func (p *peerPort) advertised() (address, key string) {
+	if p == nil {
+		return "", ""
+	}
+	return p.address, p.key.Hash()
+}
+
+// newPeers returns the connections with the others of a group, nil if there is no port for them.
+func newPeers(port *peerPort, member *group.Member, f *fleet.Fleet, logger *slog.Logger) (p *peers, err error) {
+	if port == nil {
+		return nil, nil
+	}
+	p = &peers{fleet: f, member: member, reports: map[peer.Peer]replica.PeerReport{}}
+	p.exchange, err = peer.New(port.listener, peer.Options{
+		Key: port.key, Holder: member.Holder(), Peers: p.list, Changed: member.Changed, Renewed: member.Renewed,
+		MaxNote: replica.MaxNote, Receive: p.receive, Report: p.report, Reported: p.reported, Logger: logger,
+	})
+	return p, err
+}
+
+// options returns the options of the replica, nil if there are no others.
+func (p *peers) options() *replica.Peers {
+	if p == nil {
+		return nil
+	}
+	return &replica.Peers{Send: p.exchange.Send, Complete: p.exchange.Complete, Reports: p.known}
+}
+
+// stats returns the source of the metrics, nil if there are no others.
+func (p *peers) stats() func() peer.Stats {
+	if p == nil {
+		return nil
+	}
+	return p.exchange.Stats
+}
+
+// list returns the others in the form of the exchange.
+func (p *peers) list() []peer.Peer {
+	members := p.member.Peers()
+	all := make([]peer.Peer, len(members))
+	for i, m := range members {
+		all[i] = peer.Peer{Holder: m.Holder, Slot: m.Slot, Address: m.Address, Key: m.Key, Format: peer.Format}
+		if m.Format != group.Format {
+			all[i].Format = -m.Format // the rest of the Lease may have another meaning
+		}
+	}
+	return all
+}
+
+// receive gives the note of another replica to this one.
+func (p *peers) receive(note []byte) error {
+	err := p.server.ReceiveNote(note)
+	if errors.Is(err, replica.ErrTooManyNotes) {
+		return fmt.Errorf("%w: %w", peer.ErrBusy, err)
+	}
+	return err
+}
+
+// report is what a replica reports of itself.
+type report struct {
+	Version  string                  `json:"version"`
+	Clusters []replica.ClusterReport `json:"clusters"`
+}
+
+// report returns the report of this replica.
+func (p *peers) report() ([]byte, error) {
+	return json.Marshal(report{build.Version(), replica.Report(p.fleet)})
+}
+
+// maxPeerText is how many bytes of a name a report of another replica may have.
+const maxPeerText = 253
+
+// reported records the report of another replica, and compares it with the present state of this one.
+// What cannot be read is dropped.
+func (p *peers) reported(from peer.Peer, raw []byte) {
+	var r report
+	if json.Unmarshal(raw, &r) != nil {
+		return
+	}
+	own := map[string]uint64{}
+	for _, c := range replica.Report(p.fleet) {
+		own[c.Name] = c.Version
+	}
+	for i := range r.Clusters {
+		c := &r.Clusters[i]
+		c.Name, c.UID = warning.Shorten(c.Name, maxPeerText), warning.Shorten(c.UID, maxPeerText)
+		c.State = warning.Shorten(c.State, warning.MaxName)
+		if version := own[c.Name]; version > 0 && c.Version > 0 {
+			c.Behind = int64(version - c.Version)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reports[from] = replica.PeerReport{
+		At: time.Now(), Version: warning.Shorten(r.Version, warning.MaxName), Clusters: r.Clusters,
+	}
+	list := p.list()
+	for other := range p.reports {
+		if !slices.Contains(list, other) {
+			delete(p.reports, other)
+		}
+	}
+}
+
+// known returns the others with their last reports.
+func (p *peers) known() []replica.PeerReport {
+	states := p.exchange.States()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]replica.PeerReport, len(states))
+	for i := range states {
+		s := &states[i]
+		all[i] = p.reports[s.Peer]
+		all[i].Name, all[i].Address, all[i].Connected = s.Name(), warning.Shorten(s.Address, maxPeerText), s.Err == nil
+		if s.Err != nil {
+			all[i].Error = warning.Shorten(s.Err.Error(), warning.MaxCause)
+		}
+	}
+	return all
+}
+
+// problems returns the problem that others are unreachable.
+func (p *peers) problems() []fleet.Problem {
+	var one *fleet.Problem
+	more := 0
+	for _, s := range p.exchange.States() {
+		switch {
+		case s.Err == nil:
+		case one != nil:
+			more++
+			if s.Since.Before(one.Since) {
+				one.Since = s.Since
+			}
+		default:
+			one = &fleet.Problem{Reason: remedy.PeerUnreachable, Since: s.Since,
+				Message: fmt.Sprintf("%s at %s: %v", s.Name(), s.Address, s.Err)}
+		}
+	}
+	if one == nil {
+		return nil
+	}
+	if one.Message = warning.Shorten(one.Message, warning.MaxCause); more > 0 {
+		one.Message += fmt.Sprintf(" (and %d more)", more)
+	}
+	return []fleet.Problem{*one}
+}
