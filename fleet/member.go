@@ -24,6 +24,8 @@ import (
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/kube"
+	"github.com/watershed-project/watershed/reflector"
+	"github.com/watershed-project/watershed/wire"
 )
 
 // Member is one cluster of a fleet. All methods are safe for concurrent use.
@@ -109,6 +111,24 @@ func (m *Member) Feed(r schema.GroupResource) (*history.Feed, bool) {
 	feed := m.mirrors.Feed(r)
 	return feed, feed != nil
 }
+
+// Between reads the changes of a part of a mirrored resource after a version, up to and including
+// another one, from the API server, with objects as the copy keeps them. It is for package replica,
+// like [Member.Feed]. It waits for the server, at most until ctx ends, and returns an error if the
+// server does not have the changes, or if they are more than 1,000.
+func (m *Member) Between(
+	ctx context.Context, r schema.GroupResource, part Part, after, until uint64,
+) ([]reflector.Event[*wire.Object], error) {
+	all, err := m.mirrors.Between(ctx, r, part, after, until)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", m.Name(), err)
+	}
+	return all, nil
+}
+
+// Part is a part of the objects of a resource, in the syntax of requests. The zero value is all of
+// them.
+type Part = upstream.Part
 
 // Served returns the resources that have a feed, in the order of the server's last
 // discovery and as described there.

@@ -241,8 +241,8 @@ func TestClassification_withheld(t *testing.T) {
 	}
 }
 
-// TestClassification_tokens checks which side continues a list: the one that has begun it, and
-// the cluster if the copy does not know the token.
+// TestClassification_tokens checks which side continues a list: the copy, also a list that the
+// cluster or another replica has begun, and the cluster if the copy does not have the version.
 func TestClassification_tokens(t *testing.T) {
 	count, send := newClassified(t, "")
 	_, text := send(classified{path: "/api/v1/pods?limit=3"})
@@ -256,12 +256,12 @@ func TestClassification_tokens(t *testing.T) {
 		passed      bool
 	}{
 		{"of the copy", page.Continue, false},
-		{"of the cluster", token(`{"v":"meta.k8s.io/v1","rv":` + page.ResourceVersion + `,"start":"a/b\u0000"}`), true},
-		{"of the cluster, without a version", token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a/b\u0000"}`), true},
+		{"of the cluster", token(`{"v":"meta.k8s.io/v1","rv":` + page.ResourceVersion + `,"start":"a/b\u0000"}`), false},
+		{"of the cluster, without a version", token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a/b\u0000"}`), false},
 		{"of the fleet", token(`{"v":"meta.k8s.io/v1","rv":5,"start":"a/b\u0000","of":"fleet"}`), false},
 		{
-			"of a replica that has been restarted",
-			token(`{"v":"meta.k8s.io/v1","rv":5,"start":"a/b\u0000","seal":"x"}`), true,
+			"of a version that the copy does not have",
+			token(`{"v":"meta.k8s.io/v1","rv":5,"start":"a/b\u0000"}`), true,
 		},
 		{"that is not one", "x", false},
 	} {

@@ -36,7 +36,9 @@ type clusterAPI struct {
 	direct  *passthrough.OriginReads
 	traffic requestmetrics.Cluster
 	// pass is nil unless requests are passed on.
-	pass    *passthrough.Forwarder
+	pass *passthrough.Forwarder
+	// missed are changes that the copies of the member do not have.
+	missed  *view.Missed
 	openapi *openapi.Documents
 	kinds   view.Kinds
 
@@ -52,7 +54,7 @@ type clusterAPI struct {
 func newClusterAPI(s *Server, m *fleet.Member) *clusterAPI {
 	c := &clusterAPI{
 		Server: s, member: m, openapi: openapi.New(m.Cluster, nil),
-		direct: passthrough.NewOriginReads(m, &s.tracker, s.opts.originLimits()),
+		direct: passthrough.NewOriginReads(m, &s.tracker, s.opts.originLimits()), missed: view.NewMissed(),
 	}
 	if s.opts.PassThrough {
 		c.pass = passthrough.New(m, &s.tracker, s.written, s.opts.passedLimits(), s.notes, s.opts.Logger)
@@ -118,7 +120,7 @@ func (c *clusterAPI) read(w http.ResponseWriter, r *http.Request, q *Request) er
 	}
 	reading := c.past.Cluster(c.member, r, c.pastRequest(r, q), feed)
 	defer reading.End()
-	source := view.OfCluster(c.member, feed, reading.Gate())
+	source := view.OfCluster(c.member, feed, reading.Gate(), c.missed)
 	if q.ReadsPast() {
 		// It is never passed on, because a cluster has no past.
 		return reading.Serve(w, source, func(v view.View) error { return c.serveView(w, r, q, feed.Resource(), v) })

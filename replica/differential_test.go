@@ -70,7 +70,7 @@ func TestDifferential_watchesEndAsTheServerIs(t *testing.T) {
 
 // tally counts the steps of the histories.
 type tally struct {
-	resumed, ahead, bookmarks, lists, switched, events, restores, slow atomic.Int64
+	resumed, ahead, bookmarks, lists, switched, events, restores, slow, restarts, earlier atomic.Int64
 
 	mu      sync.Mutex
 	expired map[string]int
@@ -78,9 +78,10 @@ type tally struct {
 
 func (c *tally) String() string {
 	return fmt.Sprintf("%d watches resumed, %d of them ahead of the copy, %d bookmarks, %d lists, %d times at the "+
-		"API server, %d events, %d restores, %d slow clients, expired for %v",
+		"API server, %d events, %d restores, %d slow clients, %d restarts, %d watches resumed from before the "+
+		"first list, expired for %v",
 		c.resumed.Load(), c.ahead.Load(), c.bookmarks.Load(), c.lists.Load(), c.switched.Load(), c.events.Load(),
-		c.restores.Load(), c.slow.Load(), c.expired)
+		c.restores.Load(), c.slow.Load(), c.restarts.Load(), c.earlier.Load(), c.expired)
 }
 
 func (c *tally) expire(reason string) {
@@ -102,6 +103,8 @@ func (c *tally) check(t *testing.T, n int) {
 		"a restore":  int64(c.expired["a restore"]) * 20,
 		"the window": int64(c.expired["the window"]) * 20, "its age": int64(c.expired["its age"]) * 200,
 		"another process": int64(c.expired["another process"]) * 200,
+		"restarts":        c.restarts.Load() * 10,
+		"earlier":         (c.earlier.Load() - int64(c.expired["the beginning"])) * 10,
 	} {
 		if count < int64(n) {
 			t.Errorf("%s: hardly a test: %v", what, c)
@@ -137,6 +140,8 @@ type site struct {
 	fleet  *fleet.Fleet
 	server *replica.Server
 	copies []siteCopy
+	// end ends the process.
+	end func()
 }
 
 // siteCopy is the model of a site's copy of a cluster.
@@ -216,10 +221,11 @@ func (h *chronicle) serve() *site {
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.fleet.Run(ctx) })
 	running.Go(func() { _ = s.server.Run(ctx) })
-	h.t.Cleanup(func() {
+	s.end = func() {
 		cancel()
 		running.Wait()
-	})
+	}
+	h.t.Cleanup(s.end)
 	return s
 }
 
@@ -296,6 +302,8 @@ func (h *chronicle) live() {
 			h.outage(j)
 		case n < 42:
 			h.restore()
+		case n < 46:
+			h.restart()
 		case n < 60:
 			time.Sleep(time.Duration(h.rng.IntN(5000)) * time.Millisecond)
 		case n < 66:
@@ -332,6 +340,29 @@ func (h *chronicle) outage(j *journal) {
 	}
 	j.cut(false)
 	time.Sleep(time.Duration(h.rng.IntN(3)) * 30 * time.Second)
+}
+
+// restart replaces a replica by a new process, whose copies begin with a list. The eras of the copies
+// then begin anew, so it does nothing after a restore.
+func (h *chronicle) restart() {
+	if slices.ContainsFunc(h.journals, func(j *journal) bool { return j.era() > 0 }) {
+		return
+	}
+	which := h.rng.IntN(len(h.sites))
+	old := h.sites[which]
+	h.sites[which] = h.serve()
+	if err := h.sites[which].fleet.WaitForSync(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.settle()
+	for _, c := range h.clients {
+		if c.site == old {
+			c.stop()
+			c.site = h.sites[which]
+		}
+	}
+	old.end()
+	h.tally.restarts.Add(1)
 }
 
 // restore puts a server back to a version before those that all copies have seen, and

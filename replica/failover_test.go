@@ -6,9 +6,12 @@ package replica
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,4 +109,97 @@ func versionOf(t *testing.T, token string) string {
 		t.Fatal(err)
 	}
 	return strconv.FormatInt(fields.Version, 10)
+}
+
+// missedOrigin answers the watches with which a replica reads missed changes: a config map x was
+// created at version 8 and deleted at version 9. Versions before 4 are too old. It counts the watches.
+func missedOrigin(watches *atomic.Int64) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		query := r.URL.Query()
+		if query.Get("watch") == "" || query.Get("timeoutSeconds") != "3" {
+			return false
+		}
+		watches.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush()
+		from, _ := strconv.Atoi(query.Get("resourceVersion"))
+		send := func(kind, object string) {
+			_, _ = fmt.Fprintf(w, `{"type":%q,"object":%s}`+"\n", kind, object)
+			_ = http.NewResponseController(w).Flush()
+		}
+		if from < 4 {
+			send("ERROR", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+			return true
+		}
+		if from < 8 {
+			send("ADDED", configMap("x", 8))
+		}
+		if from < 9 {
+			send("DELETED", configMap("x", 9))
+		}
+		time.Sleep(time.Second)
+		send("BOOKMARK", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"11"}}`)
+		time.Sleep(2 * time.Second)
+		return true
+	}
+}
+
+// TestFailover_missedChanges resumes watches at versions from before the first list of a replica. The
+// changes in between come from the API server, once for all clients. A version that the API server
+// does not have either is 410.
+func TestFailover_missedChanges(t *testing.T) {
+	inMemory(t, []string{"eu"}, nil, func(t *testing.T, w *pipedReplica) {
+		var watches atomic.Int64
+		w.origins["eu"].answers(missedOrigin(&watches))
+		time.Sleep(10 * time.Second) // the copy is at version 10
+		both, last := []string{"ADDED /x", "DELETED /x"}, []string{"DELETED /x"}
+		expired := []string{"ERROR 410"}
+		for _, test := range []struct {
+			query   string
+			want    []string
+			watches int64
+		}{
+			{"resourceVersion=8", last, 1},
+			{"resourceVersion=9", nil, 0},  // the changes are known now
+			{"resourceVersion=6", both, 1}, // those before are not
+			{"resourceVersion=7", both, 0},
+			{"resourceVersion=10", nil, 0},
+			{"resourceVersion=3", expired, 1},
+			{"resourceVersion=2", expired, 0},
+			{"resourceVersion=7&labelSelector=app%3Dx", both, 1},
+		} {
+			watches.Store(0)
+			var reading sync.WaitGroup
+			for range 10 {
+				reading.Go(func() {
+					_, _, body := w.as("", "/clusters/eu"+configMaps+
+						"?watch=1&allowWatchBookmarks=1&timeoutSeconds=5&"+test.query)
+					if got, _ := watched(t, body); !slices.Equal(got, test.want) {
+						t.Errorf("%s: %q, want %q", test.query, got, test.want)
+					}
+				})
+			}
+			if reading.Wait(); watches.Load() != test.watches {
+				t.Errorf("%s: %d watches at the API server, want %d", test.query, watches.Load(), test.watches)
+			}
+		}
+	})
+}
+
+// TestFailover_missedThenNew checks that a watch which has received missed changes goes on with the
+// log, and gets a bookmark only after both.
+func TestFailover_missedThenNew(t *testing.T) {
+	inMemory(t, []string{"eu"}, nil, func(t *testing.T, w *pipedReplica) {
+		var watches atomic.Int64
+		w.origins["eu"].answers(missedOrigin(&watches))
+		time.Sleep(10 * time.Second)
+		late := time.AfterFunc(500*time.Millisecond, func() { w.origins["eu"].add("c", 12) })
+		defer late.Stop()
+		_, _, body := w.as("", "/clusters/eu"+configMaps+
+			"?watch=1&allowWatchBookmarks=1&timeoutSeconds=10&resourceVersion=7")
+		got, version := watched(t, body)
+		if want := []string{"ADDED /x", "DELETED /x", "ADDED /c"}; !slices.Equal(got, want) || version != "12" {
+			t.Errorf("the watch has %q and a bookmark at %s, want %q", got, version, want)
+		}
+	})
 }

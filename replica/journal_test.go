@@ -20,6 +20,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -83,8 +85,8 @@ func (j *journal) at(era int, version uint64) map[string]*entry {
 func (j *journal) write(e entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	_, there := j.at(j.era(), j.version)[e.key()]
-	if e.deleted && !there {
+	before := j.at(j.era(), j.version)[e.key()]
+	if e.deleted && before == nil {
 		return
 	}
 	j.version++
@@ -92,19 +94,9 @@ func (j *journal) write(e entry) {
 	j.eras[j.era()] = append(j.eras[j.era()], &e)
 	for w := range j.open {
 		if e.version > w.from {
-			w.event(eventType(&e, there), &e)
+			w.event(&e, before)
 		}
 	}
-}
-
-func eventType(e *entry, there bool) string {
-	switch {
-	case e.deleted:
-		return "DELETED"
-	case there:
-		return "MODIFIED"
-	}
-	return "ADDED"
 }
 
 // pass increases the version, as if another resource was written.
@@ -176,11 +168,16 @@ func (j *journal) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answerJSON(200, fmt.Sprintf(
 			`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"%p"}}`, j,
 		)), nil
-	case "/api/v1/pods":
+	case "/api/v1/pods", "/api/v1/namespaces/n/pods", "/api/v1/namespaces/m/pods":
 		query := r.URL.Query()
 		version, _ := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
 		if query.Get("watch") != "" {
-			return j.watchLocked(r.Context(), version, query.Get("sendInitialEvents") == "true"), nil
+			w := &journalWatch{journal: j, ctx: r.Context(), from: version, ready: make(chan struct{}, 1)}
+			w.selects = selectionOf(r)
+			if query.Get("timeoutSeconds") == "3" {
+				time.AfterFunc(time.Second, w.lastBookmark)
+			}
+			return j.watchLocked(w, version, query.Get("sendInitialEvents") == "true"), nil
 		}
 		return j.listLocked(version, query.Get("limit"), query.Get("continue")), nil
 	}
@@ -246,11 +243,26 @@ func (j *journal) answerList(some []*entry, version uint64, next string) *http.R
 	return answer(200, "application/vnd.kubernetes.protobuf", enveloped("v1", "PodList", raw))
 }
 
-func (j *journal) watchLocked(ctx context.Context, version uint64, initial bool) *http.Response {
+// selectionOf returns which pods a request selects.
+func selectionOf(r *http.Request) func(*entry) bool {
+	query := r.URL.Query()
+	_, namespace, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/pods"), "/namespaces/")
+	byLabel, _ := labels.Parse(query.Get("labelSelector"))
+	byField, _ := fields.ParseSelector(query.Get("fieldSelector"))
+	return func(e *entry) bool {
+		all := labels.Set{}
+		if e.app != "" {
+			all["app"] = e.app
+		}
+		return (namespace == "" || e.namespace == namespace) && byLabel.Matches(all) &&
+			byField.Matches(fields.Set{"metadata.name": e.name, "spec.nodeName": e.node})
+	}
+}
+
+func (j *journal) watchLocked(w *journalWatch, version uint64, initial bool) *http.Response {
 	if initial && !j.streams {
 		return answerJSON(422, string(statusJSON(422, metav1.StatusReasonInvalid, "")))
 	}
-	w := &journalWatch{journal: j, ctx: ctx, from: version, ready: make(chan struct{}, 1)}
 	resp := answer(200, "application/json", nil)
 	if !j.asJSON {
 		resp.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
@@ -262,7 +274,7 @@ func (j *journal) watchLocked(ctx context.Context, version uint64, initial bool)
 	case initial:
 		state := j.at(j.era(), j.version)
 		for _, key := range slices.Sorted(maps.Keys(state)) {
-			w.event("ADDED", state[key])
+			w.event(state[key], nil)
 		}
 		w.from = j.version
 		w.bookmark(j.version, true)
@@ -276,8 +288,7 @@ func (j *journal) watchLocked(ctx context.Context, version uint64, initial bool)
 			if e.version <= version {
 				continue
 			}
-			_, there := state[e.key()]
-			w.event(eventType(e, there), e)
+			w.event(e, state[e.key()])
 			if state[e.key()] = e; e.deleted {
 				delete(state, e.key())
 			}
@@ -292,6 +303,7 @@ type journalWatch struct {
 	journal *journal
 	ctx     context.Context
 	from    uint64
+	selects func(*entry) bool
 
 	mu    sync.Mutex
 	bytes []byte
@@ -321,9 +333,35 @@ func (w *journalWatch) send(typ, kind, plain string, raw []byte) {
 	w.push(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...), nil)
 }
 
-func (w *journalWatch) event(typ string, e *entry) {
+// event sends the event of a change from a state before, nil if there was none, to another one. A pod
+// that is not selected any more is deleted, with its state before.
+func (w *journalWatch) event(e, before *entry) {
+	was, is := before != nil && w.selects(before), !e.deleted && w.selects(e)
+	typ := "ADDED"
+	switch {
+	case !was && !is:
+		return
+	case was && is:
+		typ = "MODIFIED"
+	case was:
+		last := *before
+		if e.deleted {
+			last = *e
+		}
+		last.version = e.version
+		e, typ = &last, "DELETED"
+	}
 	raw, _ := e.pod().Marshal()
 	w.send(typ, "Pod", e.json(true), raw)
+}
+
+// lastBookmark sends the bookmark two seconds before the end of a watch.
+func (w *journalWatch) lastBookmark() {
+	w.journal.mu.Lock()
+	defer w.journal.mu.Unlock()
+	if _, open := w.journal.open[w]; open && w.journal.version >= w.from {
+		w.bookmark(w.journal.version, false)
+	}
 }
 
 func (w *journalWatch) bookmark(version uint64, end bool) {

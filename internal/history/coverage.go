@@ -37,6 +37,8 @@ const mostGaps = 64
 type coverage struct {
 	// began is the version from which on the log is complete, except for the gaps.
 	began uint64
+	// raised means that began is not the version of the first state any more.
+	raised bool
 	// gaps are the newest gaps that lists have made, oldest first.
 	gaps []gap
 }
@@ -49,7 +51,7 @@ func (c *coverage) add(next gap, oldest uint64) {
 	}
 	c.gaps = append(c.gaps, next)
 	for len(c.gaps) > 1 && (len(c.gaps) > mostGaps || c.gaps[0].before < oldest) {
-		c.began = max(c.began, c.gaps[0].before, c.gaps[0].after+1)
+		c.began, c.raised = max(c.began, c.gaps[0].before, c.gaps[0].after+1), true
 		c.gaps = c.gaps[1:]
 	}
 }

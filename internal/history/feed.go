@@ -27,6 +27,9 @@ var (
 	// ErrExpired means that a version is too old: its state, or the changes since, are
 	// not available any more.
 	ErrExpired = fanout.ErrExpired
+	// ErrEarlier is the ErrExpired of a version from before the first state of the feed. It is not
+	// from before a restore, as far as the feed knows, so the API server may have the changes since.
+	ErrEarlier = fmt.Errorf("earlier than the first state: %w", fanout.ErrExpired)
 	// ErrFuture means that the copy has not reached a version.
 	ErrFuture = errors.New("version is not reached yet")
 )
@@ -149,9 +152,10 @@ func (f *Feed) woken(ctx context.Context, w *waiter) bool {
 
 // Resume returns the revision after which a reader continues that has seen everything up
 // to a version, see [fanout.Log.Since]. If the copy has not reached the version, Resume
-// waits for it: earlier changes do not concern the reader. It returns [ErrExpired] if
-// changes after the version may be missing, and then oldest is the first later version
-// that it would accept; [fanout.ErrClosed] if the feed has ended; and the cause of ctx.
+// waits for it: earlier changes do not concern the reader. It returns [ErrExpired], or
+// [ErrEarlier], which is one, if changes after the version may be missing, and then oldest is
+// the first later version that it would accept; [fanout.ErrClosed] if the feed has ended; and
+// the cause of ctx.
 func (f *Feed) Resume(ctx context.Context, version uint64) (revision, oldest uint64, err error) {
 	era, first := uint64(0), true
 	for {
@@ -205,7 +209,11 @@ func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64
 	case version > now.Version:
 		return 0, 0, fmt.Errorf("%s after version %d: %w", f.resource.GroupResource(), version, ErrFuture)
 	}
-	if oldest = f.coverage.from(version); version < oldest {
+	oldest = f.coverage.from(version)
+	switch {
+	case version < oldest && version < f.coverage.began && !f.coverage.raised:
+		return 0, oldest, fmt.Errorf("%s after version %d: %w", f.resource.GroupResource(), version, ErrEarlier)
+	case version < oldest:
 		return 0, oldest, f.expired(version)
 	}
 	revision, err = f.log.Since(version)

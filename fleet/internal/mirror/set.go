@@ -5,6 +5,7 @@ package mirror
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,6 +89,24 @@ func (s *Set) Feed(r schema.GroupResource) *history.Feed {
 		return x.Feed.Feed()
 	}
 	return nil
+}
+
+// Between returns the changes of a part of a resource after a version, up to and including another
+// one, from the API server, with objects as the mirror keeps them. See [upstream.Source.Between].
+func (s *Set) Between(
+	ctx context.Context, r schema.GroupResource, part upstream.Part, after, until uint64,
+) ([]upstream.Event, error) {
+	x := s.Mirror(r)
+	if x == nil {
+		return nil, ErrNotMirrored
+	}
+	all, err := x.Source.Between(ctx, part, after, until)
+	for i := range all {
+		if err == nil {
+			all[i].Object, err = x.Informer.Engine().Transform(all[i].Object)
+		}
+	}
+	return all, err
 }
 
 // FeedLogs returns the logs of the feeds.

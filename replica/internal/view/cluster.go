@@ -22,6 +22,7 @@ type Cluster struct {
 	feed       *history.Feed
 	namespaced bool
 	gate       Gate
+	missed     *Missed
 }
 
 // Gate decides whether a request may read states that are no longer in memory.
@@ -36,9 +37,10 @@ type Gate struct {
 	Enter func() error
 }
 
-// OfCluster returns the view of a feed of a member.
-func OfCluster(m *fleet.Member, feed *history.Feed, gate Gate) *Cluster {
-	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced, gate: gate}
+// OfCluster returns the view of a feed of a member, whose missed changes are shared by all views of
+// the member.
+func OfCluster(m *fleet.Member, feed *history.Feed, gate Gate, missed *Missed) *Cluster {
+	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced, gate: gate, missed: missed}
 }
 
 // Spans implements [View].

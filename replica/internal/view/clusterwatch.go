@@ -22,7 +22,9 @@ type clusterWatch struct {
 	start   Start
 	// from is the state that the watch begins with, nil if it begins at a version. Begin
 	// drops it: the watch must not keep that state.
-	from   *history.Moment
+	from *history.Moment
+	// missed are events from before the cursor. The first call of Next sends them.
+	missed []Event
 	cursor *fanout.Cursor[*wire.Object]
 }
 
@@ -53,7 +55,7 @@ func (w *clusterWatch) Begin(ctx context.Context) (*State, error) {
 			state = w.cluster.state(w.from)
 		}
 		w.from = nil
-	} else if revision, oldest, err = w.cluster.feed.Resume(ctx, w.start.Version); err != nil {
+	} else if revision, oldest, err = w.resume(ctx); err != nil {
 		if errors.Is(err, history.ErrExpired) {
 			err = status.Expired(fmt.Sprintf("too old resource version: %d (%d)", w.start.Version, oldest), "")
 		}
@@ -63,12 +65,38 @@ func (w *clusterWatch) Begin(ctx context.Context) (*State, error) {
 	return state, err
 }
 
+// resume returns the revision after which the watch continues. If its version is from before the first
+// state of the copy, the changes between are read from the API server. Changes that fell into a gap are
+// not: a client whose version is inside a gap may have received a part of a list's differences, and a
+// selected object that ceased to match inside the gap is in the other part.
+func (w *clusterWatch) resume(ctx context.Context) (revision, oldest uint64, err error) {
+	c, version := w.cluster, w.start.Version
+	revision, oldest, err = c.feed.Resume(ctx, version)
+	if !errors.Is(err, history.ErrEarlier) {
+		return revision, oldest, err
+	}
+	events, reached, ok := c.missed.read(ctx, c, w.matcher, version, oldest)
+	if !ok {
+		return 0, oldest, err
+	}
+	w.missed = events
+	return c.feed.Resume(ctx, reached)
+}
+
 // Eager implements [Watch].
 func (w *clusterWatch) Eager() bool { return false }
 
 // Next implements [Watch].
 func (w *clusterWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
 	events := emission{emit: emit}
+	for _, e := range w.missed {
+		if err := events.add(e); err != nil {
+			return events.some, err
+		}
+	}
+	if w.missed = nil; events.some {
+		return true, nil
+	}
 	batch, err := w.cursor.NextUntil(ctx, due)
 	for ; err == nil && len(batch) > 0; batch, err = w.cursor.TryNext() {
 		if err := w.emit(batch, &events); err != nil {
