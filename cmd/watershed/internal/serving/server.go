@@ -22,6 +22,10 @@ import (
 // connections.
 const abortWait = time.Second
 
+// leastWatch is how long a watch lasts at least when the server ends. client-go takes a watch that ends
+// within a second without an event for an error, and lists again instead of resuming.
+const leastWatch = 1200 * time.Millisecond
+
 // Server serves HTTPS on one listener. All methods are safe for concurrent use.
 type Server struct {
 	opts     Options
@@ -198,7 +202,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.opts.LongRunning(limited) {
 		ctx, cancel := context.WithCancel(limited.Context())
 		defer cancel()
-		defer context.AfterFunc(s.watches, cancel)()
+		began := time.Now()
+		defer context.AfterFunc(s.watches, func() {
+			_ = timer.Sleep(ctx, leastWatch-time.Since(began))
+			cancel()
+		})()
 		limited = limited.WithContext(ctx)
 	}
 	s.handler.ServeHTTP(w, limited)

@@ -398,3 +398,39 @@ func TestServer_abortedResponseIsIncomplete(t *testing.T) {
 		t.Errorf("the response looks complete: %d %q, %v", resp.StatusCode, text, err)
 	}
 }
+
+// TestServer_youngWatch checks that a watch which has just begun when the server ends lasts long enough
+// for client-go to resume it, and that an older one ends at once.
+func TestServer_youngWatch(t *testing.T) {
+	type end struct {
+		watch string
+		after time.Duration
+	}
+	entered, ended := make(chan struct{}, 2), make(chan end, 2)
+	w := start(t, func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		_ = http.NewResponseController(w).Flush()
+		entered <- struct{}{}
+		<-r.Context().Done()
+		ended <- end{r.URL.RawQuery, time.Since(began)}
+	}, nil)
+	watch := func(name string) {
+		resp, err := w.client(t, true).Get("https://" + w.address + "/watch?" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		<-entered
+	}
+	watch("old")
+	old := time.Now()
+	expect.Soon(t, "the first watch is old", func() bool { return time.Since(old) > leastWatch })
+	watch("young")
+	w.end()
+	if first := <-ended; first.watch != "old" {
+		t.Errorf("the %s watch ends first", first.watch)
+	}
+	if young := <-ended; young.after < leastWatch-50*time.Millisecond || young.after >= DefaultGrace {
+		t.Errorf("a young watch lasts %v", young.after)
+	}
+}
