@@ -205,6 +205,12 @@ restarts: ## a replica with files, and then a library program, is killed RESTART
 writing: ## an operator that reads and writes only through the replica, which is killed KILLS times (default 2) in MINUTES (default 5) of writes; before that, one without the replica
 	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestWriting$$' ./soak -writing.time $(MINUTES)m -writing.kills $(KILLS) -writing.direct
 
+WATCHES ?= 500
+
+.PHONY: failover
+failover: ## two replicas behind a load balancer, of which one after the other is killed KILLS times, and then ended in order, under WATCHES (default 500) watches and 200 requests/s, in memory and with files
+	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestFailover$$' ./replica -failover.kills $(KILLS) -failover.restarts $(KILLS) -failover.watches $(WATCHES) -failover.rate 200 -failover.ready 20s
+
 PODS ?= 1000
 
 .PHONY: controllers

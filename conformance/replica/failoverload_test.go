@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+package replica_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/watershed-project/watershed/internal/expect"
+)
+
+func isAlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) }
+
+// failoverLoad are watches and requests of client-go.
+type failoverLoad struct {
+	t       *testing.T
+	clients []dynamic.Interface
+	watches []*followed
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	requests, again, failed atomic.Int64
+}
+
+// failoverClients is how many clients share the load. Each has connections of its own.
+const failoverClients = 10
+
+// idleResources are resources that do not change. Of config maps, which change in another namespace,
+// an idle namespace and a selector without objects are watched.
+var idleResources = []struct {
+	resource            schema.GroupVersionResource
+	namespace, selector string
+}{
+	{clusterRoleBindingResource, "", ""},
+	{schema.GroupVersionResource{Version: "v1", Resource: "services"}, "", ""},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "", ""},
+	{configMapResource, quietNamespace, ""},
+	{configMapResource, "", "absent=true"},
+	{schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, "kube-system", ""},
+}
+
+var (
+	configMapResource          = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	clusterRoleBindingResource = schema.GroupVersionResource{
+		Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings",
+	}
+)
+
+// startFailoverLoad starts watches, half of them of resources that do not change, and so many requests
+// in a second. It returns when all watches have a state.
+func startFailoverLoad(t *testing.T, config *rest.Config, watches, rate int) *failoverLoad {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &failoverLoad{t: t, cancel: cancel}
+	t.Cleanup(func() {
+		cancel()
+		l.running.Wait()
+	})
+	for range failoverClients {
+		own := rest.CopyConfig(config)
+		own.Dial = (&net.Dialer{Timeout: time.Second}).DialContext // its own transport
+		client, err := dynamic.NewForConfig(own)
+		expect.NoError(t, err)
+		l.clients = append(l.clients, client)
+	}
+	for i := range watches {
+		f := &followed{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), busy: i%2 == 0}
+		of := idleResources[i/2%len(idleResources)]
+		if f.busy {
+			of.resource, of.namespace, of.selector = configMapResource, busyNamespace, ""
+		}
+		f.client = l.clients[i%len(l.clients)].Resource(of.resource).Namespace(of.namespace)
+		f.selector = of.selector
+		f.name = fmt.Sprintf("watch %d of %s in %q with %q", i, of.resource.Resource, of.namespace, of.selector)
+		l.watches = append(l.watches, f)
+		l.running.Go(func() { f.run(ctx) })
+	}
+	for i := range rate {
+		l.running.Go(func() {
+			time.Sleep(time.Duration(i) * time.Second / time.Duration(rate)) // they are spread over the second
+			l.request(ctx, l.clients[i%len(l.clients)], i)
+		})
+	}
+	expect.Eventually(t, 2*patience, func() error {
+		for _, f := range l.watches {
+			if f.lists.Load() == 0 {
+				return fmt.Errorf("%s has no state", f.name)
+			}
+		}
+		return nil
+	})
+	return l
+}
+
+// request sends a request each second, and repeats it once if it fails.
+func (l *failoverLoad) request(ctx context.Context, client dynamic.Interface, number int) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	maps := client.Resource(configMapResource).Namespace(busyNamespace)
+	send := func() (err error) {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if number%2 == 0 {
+			_, err = maps.Get(ctx, counterName, metav1.GetOptions{})
+		} else {
+			_, err = maps.List(ctx, metav1.ListOptions{Limit: 10})
+		}
+		return err
+	}
+	for ctx.Err() == nil {
+		l.requests.Add(1)
+		if err := send(); err != nil && ctx.Err() == nil {
+			l.again.Add(1)
+			if err := send(); err != nil && ctx.Err() == nil {
+				l.failed.Add(1)
+				l.t.Logf("a request failed twice: %v", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// reset begins a new measurement.
+func (l *failoverLoad) reset() {
+	l.requests.Store(0)
+	l.again.Store(0)
+	l.failed.Store(0)
+	for _, f := range l.watches {
+		f.reset()
+	}
+}
+
+// String returns the results of the measurement.
+func (l *failoverLoad) String() string {
+	busy, idle := 0, 0
+	silence := time.Duration(0)
+	for _, f := range l.watches {
+		if n := f.relists(); n > 0 && f.busy {
+			busy++
+		} else if n > 0 {
+			idle++
+		}
+		silence = max(silence, f.longest())
+	}
+	return fmt.Sprintf("requests=%d retried=%d failed-after-retry=%d silence-ms-max=%d relists-busy=%d relists-idle=%d",
+		l.requests.Load(), l.again.Load(), l.failed.Load(), silence.Milliseconds(), busy, idle)
+}
+
+// finish waits until all watches have the newest state, and checks that none has missed an event.
+func (l *failoverLoad) finish(newest int) {
+	for _, f := range l.watches {
+		if f.busy {
+			expect.Eventually(l.t, patience, func() error {
+				if n := f.number(); n != newest {
+					return fmt.Errorf("%s has %d, want %d", f.name, n, newest)
+				}
+				return nil
+			})
+		}
+		list, err := f.client.List(l.t.Context(), metav1.ListOptions{LabelSelector: f.selector})
+		expect.NoError(l.t, err)
+		var want, got []string
+		for i := range list.Items {
+			want = append(want, list.Items[i].GetName()+" "+list.Items[i].GetResourceVersion())
+		}
+		for _, o := range f.List() {
+			got = append(got, o.(*unstructured.Unstructured).GetName()+" "+o.(*unstructured.Unstructured).GetResourceVersion())
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			l.t.Errorf("%s has %q, want %q", f.name, got, want)
+		}
+		f.mu.Lock()
+		if len(f.missed) > 0 {
+			l.t.Errorf("%s has missed events: %q", f.name, f.missed)
+		}
+		f.mu.Unlock()
+	}
+	l.cancel()
+	l.running.Wait()
+}
+
+// followed is the store of a reflector, which records when events come.
+type followed struct {
+	cache.Store
+	name, selector string
+	busy           bool
+	client         dynamic.ResourceInterface
+	// lists counts the states that were read.
+	lists atomic.Int64
+
+	mu      sync.Mutex
+	before  int64 // lists at the beginning of the measurement
+	last    int   // the number of the counter
+	at      time.Time
+	silence time.Duration
+	missed  []string
+}
+
+// run runs client-go's reflector until ctx ends.
+func (f *followed) run(ctx context.Context) {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = f.selector
+			return f.client.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = f.selector
+			return f.client.Watch(ctx, o)
+		},
+	}
+	r := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, f, cache.ReflectorOptions{Name: f.name})
+	r.RunWithContext(ctx)
+}
+
+// Replace implements [cache.Store]: a state was read.
+func (f *followed) Replace(all []any, version string) error {
+	f.lists.Add(1)
+	if err := f.Store.Replace(all, version); err != nil {
+		return err
+	}
+	for _, o := range all {
+		f.note(o, true)
+	}
+	return nil
+}
+
+// Add implements [cache.Store].
+func (f *followed) Add(o any) error { f.note(o, false); return f.Store.Add(o) }
+
+// Update implements [cache.Store].
+func (f *followed) Update(o any) error { f.note(o, false); return f.Store.Update(o) }
+
+// note records an event of the counter, which must be the next one unless a state was read.
+func (f *followed) note(o any, listed bool) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok || !f.busy || u.GetName() != counterName {
+		return
+	}
+	text, _, _ := unstructured.NestedString(u.Object, "data", "n")
+	n, _ := strconv.Atoi(text)
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !listed && n > f.last+1 {
+		f.missed = append(f.missed, fmt.Sprintf("%d after %d", n, f.last))
+	}
+	if !f.at.IsZero() {
+		f.silence = max(f.silence, now.Sub(f.at))
+	}
+	f.last, f.at = n, now
+}
+
+func (f *followed) number() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+func (f *followed) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.silence, f.at = f.lists.Load(), 0, time.Now()
+}
+
+func (f *followed) relists() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lists.Load() - f.before
+}
+
+func (f *followed) longest() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.silence
+}
