@@ -7,9 +7,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +202,20 @@ func TestFailover_missedThenNew(t *testing.T) {
 		got, version := watched(t, body)
 		if want := []string{"ADDED /x", "DELETED /x", "ADDED /c"}; !slices.Equal(got, want) || version != "12" {
 			t.Errorf("the watch has %q and a bookmark at %s, want %q", got, version, want)
+		}
+	})
+}
+
+// TestFailover_firstBookmark checks that a watch that continues at a version receives a bookmark soon:
+// otherwise a client that goes from replica to replica keeps an old version.
+func TestFailover_firstBookmark(t *testing.T) {
+	inMemory(t, []string{"eu"}, nil, func(t *testing.T, w *pipedReplica) {
+		time.Sleep(10 * time.Second)
+		conn := w.open("/clusters/eu" + configMaps + "?watch=1&allowWatchBookmarks=1&resourceVersion=10")
+		_ = conn.SetReadDeadline(time.Now().Add(6 * time.Second))
+		raw, _ := io.ReadAll(conn)
+		if !strings.Contains(string(raw), "BOOKMARK") {
+			t.Errorf("after six seconds the watch has %q", raw)
 		}
 	})
 }

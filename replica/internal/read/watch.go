@@ -20,8 +20,11 @@ import (
 )
 
 const (
-	// bookmarkEvery is how often a watch receives a bookmark, if nothing else happens.
-	bookmarkEvery = time.Minute
+	// bookmarkEvery is how often a watch receives a bookmark, if nothing else happens, and bookmarkFirst
+	// is when it receives its first one if it began at a version. A client that goes from replica to
+	// replica more often than once a minute would otherwise keep a version until nobody has the changes
+	// since.
+	bookmarkEvery, bookmarkFirst = time.Minute, 5 * time.Second
 	// beforeEnd is how long before its end a watch receives a bookmark once more.
 	beforeEnd = 2 * time.Second
 	// watchLeast is how long a watch lasts at least if its client does not limit it.
@@ -61,12 +64,14 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 		if err != nil {
 			return err
 		}
+		first := bookmarkFirst
 		if state != nil {
+			first = bookmarkEvery
 			if err := s.initial(c, view.Initial(c.view, state, m), state.Version); err != nil {
 				return err
 			}
 		}
-		return s.follow(ctx, w)
+		return s.follow(ctx, w, first)
 	})
 }
 
@@ -88,10 +93,10 @@ func timeout(opts *internalversion.ListOptions) time.Duration {
 }
 
 // follow sends the events of a watch until ctx ends or the deadline comes, with bookmarks in
-// between.
-func (s *eventStream) follow(ctx context.Context, w view.Watch) error {
-	for {
-		due := s.clock.At(s.nextBookmark(time.Now()))
+// between, the first one after a time.
+func (s *eventStream) follow(ctx context.Context, w view.Watch, first time.Duration) error {
+	for every := first; ; every = bookmarkEvery {
+		due := s.clock.At(s.nextBookmark(time.Now(), every))
 		if err := s.until(ctx, w, due); err != nil {
 			return err
 		}
@@ -105,8 +110,8 @@ func (s *eventStream) follow(ctx context.Context, w view.Watch) error {
 }
 
 // nextBookmark returns when the watch receives its next bookmark, or ends.
-func (s *eventStream) nextBookmark(now time.Time) time.Time {
-	next := now.Add(bookmarkEvery)
+func (s *eventStream) nextBookmark(now time.Time, every time.Duration) time.Time {
+	next := now.Add(every)
 	end := s.deadline.Add(-beforeEnd)
 	switch {
 	case next.After(end) && now.Before(end):
