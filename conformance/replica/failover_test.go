@@ -66,7 +66,8 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 	for i := range f.replicas {
 		f.dirs[i] = t.TempDir()
 		f.flags[i] = []string{
-			"--kubeconfig", c.Kubeconfig(), "--context", clusterName, "--shutdown-delay", "1s", "--shutdown-grace", "5s",
+			"--kubeconfig", c.Kubeconfig(), "--context", clusterName,
+			"--shutdown-delay", "1s", "--shutdown-grace", "5s",
 		}
 		if files {
 			f.flags[i] = append(f.flags[i], "--data-dir", filepath.Join(f.dirs[i], "data"))
@@ -120,6 +121,7 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 		// The effects of the last end are part of the result.
 		time.Sleep(min(*failoverReady, 5*time.Second))
 		t.Logf("failover: %d %s, %d watches, files=%t: %s", phase.times, phase.name, *failoverWatches, files, f.load)
+		t.Logf("requests for watches failed: %v", f.load.refusals())
 	}
 	cancel()
 	writing.Wait()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,7 +41,10 @@ type failoverLoad struct {
 	requests, again, failed atomic.Int64
 }
 
-// failoverClients is how many clients share the load. Each has connections of its own.
+// failoverClients is how many clients share the watches, and how many others the requests. Each has a
+// connection of its own. The requests are apart because of net/http: if a request is written to a
+// connection that has just broken, before the break was read, the watches on it end with an error that
+// client-go does not take for a broken connection, and client-go then lists again.
 const failoverClients = 10
 
 // idleResources are resources that do not change. Of config maps, which change in another namespace,
@@ -73,7 +77,7 @@ func startFailoverLoad(t *testing.T, config *rest.Config, watches, rate int) *fa
 		cancel()
 		l.running.Wait()
 	})
-	for range failoverClients {
+	for range 2 * failoverClients {
 		own := rest.CopyConfig(config)
 		own.Dial = (&net.Dialer{Timeout: time.Second}).DialContext // its own transport
 		client, err := dynamic.NewForConfig(own)
@@ -86,7 +90,7 @@ func startFailoverLoad(t *testing.T, config *rest.Config, watches, rate int) *fa
 		if f.busy {
 			of.resource, of.namespace, of.selector = configMapResource, busyNamespace, ""
 		}
-		f.client = l.clients[i%len(l.clients)].Resource(of.resource).Namespace(of.namespace)
+		f.client = l.clients[i%failoverClients].Resource(of.resource).Namespace(of.namespace)
 		f.selector = of.selector
 		f.name = fmt.Sprintf("watch %d of %s in %q with %q", i, of.resource.Resource, of.namespace, of.selector)
 		l.watches = append(l.watches, f)
@@ -95,7 +99,7 @@ func startFailoverLoad(t *testing.T, config *rest.Config, watches, rate int) *fa
 	for i := range rate {
 		l.running.Go(func() {
 			time.Sleep(time.Duration(i) * time.Second / time.Duration(rate)) // they are spread over the second
-			l.request(ctx, l.clients[i%len(l.clients)], i)
+			l.request(ctx, l.clients[failoverClients+i%failoverClients], i)
 		})
 	}
 	expect.Eventually(t, 2*patience, func() error {
@@ -152,7 +156,7 @@ func (l *failoverLoad) reset() {
 
 // String returns the results of the measurement.
 func (l *failoverLoad) String() string {
-	busy, idle := 0, 0
+	busy, idle, expired, broken := 0, 0, int64(0), int64(0)
 	silence := time.Duration(0)
 	for _, f := range l.watches {
 		if n := f.relists(); n > 0 && f.busy {
@@ -161,9 +165,27 @@ func (l *failoverLoad) String() string {
 			idle++
 		}
 		silence = max(silence, f.longest())
+		expired, broken = expired+f.expired.Load(), broken+f.broken.Load()
 	}
-	return fmt.Sprintf("requests=%d retried=%d failed-after-retry=%d silence-ms-max=%d relists-busy=%d relists-idle=%d",
-		l.requests.Load(), l.again.Load(), l.failed.Load(), silence.Milliseconds(), busy, idle)
+	return fmt.Sprintf("requests=%d retried=%d failed-after-retry=%d silence-ms-max=%d "+
+		"relists-busy=%d relists-idle=%d versions-expired=%d other-errors=%d",
+		l.requests.Load(), l.again.Load(), l.failed.Load(), silence.Milliseconds(), busy, idle, expired, broken)
+}
+
+// refusals returns the errors of requests for watches, with how often each occurred.
+func (l *failoverLoad) refusals() map[string]int {
+	all := map[string]int{}
+	for _, f := range l.watches {
+		f.mu.Lock()
+		for _, text := range f.refused {
+			if i := strings.LastIndex(text, `": `); i >= 0 {
+				text = text[i+3:] // without the address and the query
+			}
+			all[text]++
+		}
+		f.mu.Unlock()
+	}
+	return all
 }
 
 // finish waits until all watches have the newest state, and checks that none has missed an event.
@@ -184,7 +206,8 @@ func (l *failoverLoad) finish(newest int) {
 			want = append(want, list.Items[i].GetName()+" "+list.Items[i].GetResourceVersion())
 		}
 		for _, o := range f.List() {
-			got = append(got, o.(*unstructured.Unstructured).GetName()+" "+o.(*unstructured.Unstructured).GetResourceVersion())
+			u := o.(*unstructured.Unstructured)
+			got = append(got, u.GetName()+" "+u.GetResourceVersion())
 		}
 		slices.Sort(want)
 		slices.Sort(got)
@@ -209,6 +232,8 @@ type followed struct {
 	client         dynamic.ResourceInterface
 	// lists counts the states that were read.
 	lists atomic.Int64
+	// expired counts the watches that ended because of their version, broken those with another error.
+	expired, broken atomic.Int64
 
 	mu      sync.Mutex
 	before  int64 // lists at the beginning of the measurement
@@ -216,6 +241,7 @@ type followed struct {
 	at      time.Time
 	silence time.Duration
 	missed  []string
+	refused []string // the errors of requests for watches
 }
 
 // run runs client-go's reflector until ctx ends.
@@ -227,11 +253,30 @@ func (f *followed) run(ctx context.Context) {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = f.selector
-			return f.client.Watch(ctx, o)
+			w, err := f.client.Watch(ctx, o)
+			if err != nil {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.refused = append(f.refused, err.Error())
+				return nil, err
+			}
+			return watch.Filter(w, f.countErrors), nil
 		},
 	}
 	r := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, f, cache.ReflectorOptions{Name: f.name})
 	r.RunWithContext(ctx)
+}
+
+// countErrors counts the errors that end a watch.
+func (f *followed) countErrors(e watch.Event) (watch.Event, bool) {
+	if e.Type == watch.Error {
+		if err := apierrors.FromObject(e.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			f.expired.Add(1)
+		} else {
+			f.broken.Add(1)
+		}
+	}
+	return e, true
 }
 
 // Replace implements [cache.Store]: a state was read.
@@ -281,7 +326,10 @@ func (f *followed) number() int {
 func (f *followed) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.refused = nil
 	f.before, f.silence, f.at = f.lists.Load(), 0, time.Now()
+	f.expired.Store(0)
+	f.broken.Store(0)
 }
 
 func (f *followed) relists() int64 {
