@@ -113,7 +113,8 @@ func objectID(o *unstructured.Unstructured) string {
 	return o.GroupVersionKind().GroupKind().String() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// deploymentOf returns the Deployment among the objects.
+// deploymentOf returns the Deployment among the objects. A StatefulSet is returned as the Deployment with
+// the same pods.
 func deploymentOf(t *testing.T, objects []*unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
 	for _, o := range objects {
@@ -121,6 +122,13 @@ func deploymentOf(t *testing.T, objects []*unstructured.Unstructured) *appsv1.De
 			var d appsv1.Deployment
 			expect.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &d, true))
 			return &d
+		}
+		if o.GetKind() == "StatefulSet" {
+			var s appsv1.StatefulSet
+			expect.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &s, true))
+			return &appsv1.Deployment{ObjectMeta: s.ObjectMeta, Spec: appsv1.DeploymentSpec{
+				Replicas: s.Spec.Replicas, Selector: s.Spec.Selector, Template: s.Spec.Template,
+			}}
 		}
 	}
 	t.Fatal("there is no Deployment")

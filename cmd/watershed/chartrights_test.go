@@ -18,12 +18,13 @@ import (
 // rights are the contents of roles and bindings by their identity, without metadata.
 type rights map[string]map[string]any
 
-// rightsOf returns the rights of the program among the objects, except those of extra rules.
+// rightsOf returns the rights of the program among the objects, except those of extra rules and of a
+// group, which TestChart_group checks.
 func rightsOf(objects []*unstructured.Unstructured) rights {
 	all := rights{}
 	for _, o := range objects {
 		if o.GroupVersionKind().Group != "rbac.authorization.k8s.io" || strings.HasSuffix(o.GetName(), ":extra") ||
-			strings.HasSuffix(o.GetName(), ":metrics") {
+			strings.HasSuffix(o.GetName(), ":metrics") || strings.HasSuffix(o.GetName(), ":group") {
 			continue
 		}
 		content := o.DeepCopy().Object

@@ -36,6 +36,10 @@ Copyright The Watershed Authors
 {{- end -}}
 {{- if .Values.oidcCASecret }}{{ $_ = set $config "oidc" (merge (dict "caFile" "/etc/watershed/oidc/ca.crt") (default dict $config.oidc)) }}{{ end -}}
 {{- if .Values.monitoring.plainPort }}{{ $_ = set $config "metricsListen" (printf "0.0.0.0:%d" (int .Values.monitoring.plainPort)) }}{{ end -}}
+{{- if .Values.group.enabled -}}
+{{- $name := include "watershed.fullname" . | replace "." "-" -}}
+{{- $_ = set $config "group" (dict "name" $name "cluster" (include "watershed.groupCluster" .) "namespace" (include "watershed.groupNamespace" .) "listen" ":7444") -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 

@@ -68,3 +68,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $hosts := list (printf "%s.%s.svc" $name $namespace) (printf "%s.%s.svc.cluster.local" $name $namespace) (printf "%s.%s" $name $namespace) $name -}}
 {{- concat $hosts .Values.tls.hosts | uniq | toJson -}}
 {{- end -}}
+
+{{- /* groupCluster is the name of the cluster that has the Leases of the group. */ -}}
+{{- define "watershed.groupCluster" -}}
+{{- if .Values.group.cluster -}}
+{{- .Values.group.cluster -}}
+{{- else if .Values.clusters.inCluster.enabled -}}
+{{- .Values.clusters.inCluster.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* groupNamespace is the namespace of these Leases. */ -}}
+{{- define "watershed.groupNamespace" -}}
+{{- default .Release.Namespace .Values.group.namespace -}}
+{{- end -}}
+
+{{- /* claimPerReplica prints true if the pods are those of a StatefulSet, each with a claim of its own. */ -}}
+{{- define "watershed.claimPerReplica" -}}
+{{- if and .Values.group.enabled .Values.state.persistence.enabled }}true{{ end -}}
+{{- end -}}

@@ -15,8 +15,17 @@ Copyright The Watershed Authors
 {{- if and (gt (int .Values.replicas) 1) $ownAuthority -}}
 {{- fail "replicas: with more than one replica, clients need one certificate for all: set tls.secretName or enable tls.certManager" -}}
 {{- end -}}
-{{- if and (gt (int .Values.replicas) 1) .Values.state.persistence.enabled -}}
-{{- fail "state.persistence: only one server can use a state directory: use one replica, or disable state.persistence" -}}
+{{- if and (gt (int .Values.replicas) 1) .Values.state.persistence.enabled (not .Values.group.enabled) -}}
+{{- fail "state.persistence: only one server can use a state directory: use one replica, disable state.persistence, or enable group, whose replicas have a claim each" -}}
+{{- end -}}
+{{- if and .Values.group.enabled (lt (int .Values.replicas) 2) -}}
+{{- fail "group.enabled: a group has two replicas or more: set replicas" -}}
+{{- end -}}
+{{- if and .Values.group.enabled .Values.state.persistence.enabled .Values.state.persistence.existingClaim -}}
+{{- fail "state.persistence.existingClaim: each replica of a group has a claim of its own" -}}
+{{- end -}}
+{{- if and .Values.group.enabled (not (include "watershed.groupCluster" .)) -}}
+{{- fail "group.cluster: name the cluster that has the Leases of the group, or enable clusters.inCluster" -}}
 {{- end -}}
 {{- if and .Values.state.persistence.objects (not .Values.state.persistence.enabled) -}}
 {{- fail "state.persistence.objects: objects are stored in the claim: enable state.persistence" -}}
