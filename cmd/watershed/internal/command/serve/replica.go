@@ -94,24 +94,7 @@ func (o *runner) openTraced(
 	ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, files *settings.StoredFiles,
 	logger *slog.Logger,
 ) (*guarded, error) {
-	fleetOptions := o.FleetOptions(logger)
-	fleetOptions.Disk = files.Files()
-	var f *fleet.Fleet // the member runs after it was made
-	address, key := o.port.advertised()
-	member := o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, address, key, logger)
-	if member != nil {
-		fleetOptions.Term = member.Term
-	}
-	fleetOptions.LastState = loopback // only the owner may read the last state
-	// An interface with a nil pointer would not be nil.
-	if traces != nil {
-		fleetOptions.Trace = traces
-	}
-	var err error
-	if f, err = fleet.New(d, fleetOptions); err != nil {
-		return nil, err
-	}
-	others, err := newPeers(o.port, member, f, logger)
+	f, member, others, err := o.openFleet(d, loopback, traces, files, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +147,31 @@ func (o *runner) openTraced(
 	}
 	g.parts = o.parts(g, server, memory)
 	return g, nil
+}
+
+// openFleet returns the fleet, and its connections with other replicas: the member of their group, and
+// the port for them, nil if there are none.
+func (o *runner) openFleet(
+	d fleet.Directory, loopback bool, traces *tracing.Tracing, files *settings.StoredFiles, logger *slog.Logger,
+) (f *fleet.Fleet, member *group.Member, others *peers, err error) {
+	opts := o.FleetOptions(logger)
+	opts.Disk = files.Files()
+	address, key := o.port.advertised()
+	// The member runs after the fleet was made.
+	member = o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, address, key, logger)
+	if member != nil {
+		opts.Term = member.Term
+	}
+	opts.LastState = loopback // only the owner may read the last state
+	// An interface with a nil pointer would not be nil.
+	if traces != nil {
+		opts.Trace = traces
+	}
+	if f, err = fleet.New(d, opts); err != nil {
+		return nil, nil, nil, err
+	}
+	others, err = newPeers(o.port, member, f, logger)
+	return f, member, others, err
 }
 
 // ownerToken returns the token of the owner, empty if the server is reached from other machines.
