@@ -24,6 +24,8 @@ type listWatchOptions struct {
 	// list means to list first. A watch without a version begins with all existing
 	// objects.
 	list bool
+	// from is the version that the watch begins after, instead of the version of a list.
+	from string
 	// labels and fields are selectors in kubectl's syntax.
 	labels, fields string
 	// timeout is how long the server keeps the watch open. 0 means as long as it likes.
@@ -32,11 +34,12 @@ type listWatchOptions struct {
 
 // listWatch is the step listwatch: the two requests that everything else is built on, a list
 // of the pods of a namespace and a watch of the changes after it. Flags select pods by
-// labels and fields, and change the parameters of the requests.
+// labels and fields, change the parameters of the requests, and continue an earlier watch.
 func listWatch() {
 	var o listWatchOptions
 	flag.StringVar(&o.namespace, "namespace", "default", "the `namespace` of the pods")
 	flag.BoolVar(&o.list, "list", true, "list before watching; without it the watch begins with the existing pods")
+	flag.StringVar(&o.from, "from", "", "continue after this `version` of an earlier watch, instead of listing")
 	flag.StringVar(&o.labels, "l", "", "a `selector` of labels, such as app=web")
 	flag.StringVar(&o.fields, "field", "", "a `selector` of fields, such as status.phase=Running")
 	flag.DurationVar(&o.timeout, "timeout", 0, "ask the server to end the watch after this `time`, in whole seconds")
@@ -58,8 +61,8 @@ func runListWatch(ctx context.Context, out io.Writer, cluster *kube.Cluster, o l
 			parameters.TimeoutSeconds = new(int64(o.timeout.Seconds()))
 		}
 	}
-	version := ""
-	if o.list {
+	version := o.from
+	if o.list && o.from == "" {
 		var err error
 		fmt.Fprintln(out, "# list")
 		// A name can be read without decoding the pod.
@@ -77,7 +80,9 @@ func runListWatch(ctx context.Context, out io.Writer, cluster *kube.Cluster, o l
 			return fmt.Errorf("watch: %w", err)
 		}
 		if event.Type == delta.Bookmark {
-			continue // a bookmark, which has a version and no pod
+			// No pod has changed, but a watch that continues after this version misses nothing.
+			fmt.Fprintln(out, "BOOKMARK : version", event.Version)
+			continue
 		}
 		pod, err := wire.Decode[*corev1.Pod](event.Object)
 		if err != nil {

@@ -64,12 +64,6 @@ func TestRunPlayed(t *testing.T) {
 	programtest.Shown(t, "go run ./examples/pipeline", want)
 }
 
-func TestRunListWatch_withoutCluster(t *testing.T) {
-	programtest.Fails(t, "# list\n", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
-		return runListWatch(ctx, out, cluster, listWatchOptions{namespace: "default", list: true})
-	})
-}
-
 func TestRunReflector_withoutCluster(t *testing.T) {
 	programtest.Retries(t, "", func(ctx context.Context, out io.Writer, cluster *kube.Cluster) error {
 		return runReflector(ctx, out, cluster, reflectorOptions{namespace: "default", known: true})
