@@ -40,7 +40,7 @@ func TestReadme_holdsThePodOfTheTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(b), "kubectl run held --image=held --overrides='"+held+"'\n") {
+	if !strings.Contains(string(b), "kubectl run held --image=registry.k8s.io/pause:3.10 --overrides='"+held+"'\n") {
 		t.Errorf("README.md does not create a pod with %s", held)
 	}
 }

@@ -142,6 +142,9 @@ var readers = []reader{
 		},
 		{path: "deploy/helm/watershed/README.md", prepare: "$ cd watershed"},
 	}},
+	{name: "tour", clusters: 1, pages: []page{
+		{path: "examples/README.md", prepare: clone},
+	}},
 	{name: "library", pages: []page{
 		{path: "docs/start/library.md", prepare: ownModule("github.com/watershed-project/watershed/fleet")},
 	}},
@@ -152,8 +155,9 @@ type leftOut struct{ path, command string }
 
 // left are the snippets that are not run, each with the reason.
 var left = map[leftOut]string{
-	{"README.zh-CN.md", ""}:   "a translation: its code blocks are compared with those of README.md",
-	{"docs/ecosystem.md", ""}: "needs other programs, which make ecosystem runs",
+	{"README.zh-CN.md", ""}:          "a translation: its code blocks are compared with those of README.md",
+	{"examples/README.zh-CN.md", ""}: "a translation: its code blocks are compared with those of README.md",
+	{"docs/ecosystem.md", ""}:        "needs other programs, which make ecosystem runs",
 	{"docs/operations/troubleshooting.md", "watershed kubeconfig --server"}: "names a server of the reader; " +
 		"docs/start/replica.md runs the command with a server of the test",
 	{"docs/operations/upgrade.md", "watershed version"}: "needs two builds, the old and the new program",
