@@ -158,6 +158,7 @@ var left = map[leftOut]string{
 	{"README.zh-CN.md", ""}:              "a translation: its code blocks are compared with those of README.md",
 	{"examples/README.zh-CN.md", ""}:     "a translation: its code blocks are compared with those of README.md",
 	{"docs/start/operator.zh-CN.md", ""}: "a translation: its code blocks are compared with those of operator.md",
+	{"docs/start/replica.zh-CN.md", ""}:  "a translation: its code blocks are compared with those of replica.md",
 	{"docs/start/library.zh-CN.md", ""}:  "a translation: its code blocks are compared with those of library.md",
 	{"docs/ecosystem.md", ""}:            "needs other programs, which make ecosystem runs",
 	{"docs/operations/troubleshooting.md", "watershed kubeconfig --server"}: "names a server of the reader; " +
