@@ -43,23 +43,37 @@ func (p *Packer) trainer(o *wire.Object) *pack.Trainer {
 // smaller. Last is the previous state of the object and may be nil. If it is packed and
 // the two differ little, the object is stored as a difference, which takes 4 us.
 func (p *Packer) Pack(o, last *wire.Object) {
-	cell := o.Cell()
-	b := cell.Body.Load()
-	if b.How != nil || len(b.Data) < pack.Worth {
-		return
-	}
-	t := p.trainer(o)
-	if t == nil {
-		return
-	}
-	if t.Sample(b.Data) {
-		cell.Lease.End()
-	}
 	var before *pack.Body
 	if last != nil {
 		before = last.Cell().Body.Load()
 	}
-	if packed := t.Pack(b.Data, before); packed != nil {
+	if packed := p.Prepare(o, before); packed != nil {
+		p.Store(o, packed, last)
+	}
+}
+
+// Prepare returns what Pack would store in an object, nil if it would store nothing. "before" is
+// what the previous state of the object has or will store, and may be nil.
+func (p *Packer) Prepare(o *wire.Object, before *pack.Body) *pack.Body {
+	cell := o.Cell()
+	b := cell.Body.Load()
+	if b.How != nil || len(b.Data) < pack.Worth {
+		return nil
+	}
+	t := p.trainer(o)
+	if t == nil {
+		return nil
+	}
+	if t.Sample(b.Data) {
+		cell.Lease.End()
+	}
+	return t.Pack(b.Data, before)
+}
+
+// Store stores the result of Prepare in the object, unless the object has been packed since. Last
+// is the previous state of the object, and may be nil.
+func (p *Packer) Store(o *wire.Object, packed *pack.Body, last *wire.Object) {
+	if b := o.Cell().Body.Load(); b.How == nil {
 		repack(o, b.Data, packed, last)
 	}
 }

@@ -15,9 +15,9 @@ import (
 // Stored is an object's bytes in the form in which the object keeps them, for a file. The
 // bytes are shared and must not be modified.
 type Stored struct {
-	// Data is packed with the dictionary, or the object's own bytes if that is nil.
-	Data       []byte
-	Dictionary *pack.Dictionary
+	// Data is packed as How says, or the object's own bytes if that is nil.
+	Data []byte
+	How  *pack.Packing
 	// Labels are the labels that are kept beside packed data, in a form that only
 	// [Restore] reads. Labelled reports whether they are known.
 	Labels   string
@@ -27,42 +27,30 @@ type Stored struct {
 	Lazy bool
 }
 
-// Store returns the bytes of an object in their current form, except for a difference:
-// that is packed with the dictionary alone, which takes some 10 us for 5 KB. Raw, if it is
-// not nil, are the object's bytes, so that the difference need not be unpacked.
-func Store(o *wire.Object, raw []byte) Stored {
+// Stored returns the bytes of an object in the form in which the object keeps them. If the object
+// is not packed, it returns "packed", the result of [Packer.Prepare]. If that is nil and p has a
+// dictionary for the kind of the object, it packs the object, which takes some 10 us for 5 KB. It
+// does not change the object, so it can be called while the object is being packed. A nil p packs
+// nothing.
+func (p *Packer) Stored(o *wire.Object, packed *pack.Body) Stored {
 	cell := o.Cell()
-	b := cell.Body.Load()
-	if b.How == nil {
-		return Stored{Data: o.Bytes()}
-	}
-	s := Stored{Data: b.Data, Dictionary: b.How.Dictionary()}
-	if *cell.Labels != unlabelled {
-		s.Labels, s.Labelled = cell.Labels.Value(), true
-	}
-	if !b.Difference() {
+	if b := cell.Body.Load(); b.How != nil {
+		s := Stored{Data: b.Data, How: b.How}
+		if *cell.Labels != unlabelled {
+			s.Labels, s.Labelled = cell.Labels.Value(), true
+		}
 		return s
 	}
-	if raw == nil {
-		raw = b.How.Unpack(nil, b.Data)
+	if packed != nil {
+		return Stored{Data: packed.Data, How: packed.How}
 	}
-	if s.Data = s.Dictionary.Pack(raw); s.Data == nil {
-		return Stored{Data: raw}
-	}
-	return s
-}
-
-// Stored returns the bytes of an object packed, if it is packed already or if p has a
-// dictionary for its kind. It does not change the object, so it can be called while the
-// object is being packed. A nil p packs nothing. Raw is as for [Store].
-func (p *Packer) Stored(o *wire.Object, raw []byte) Stored {
-	s := Store(o, raw)
-	if p == nil || s.Dictionary != nil || len(s.Data) < pack.Worth {
+	s := Stored{Data: o.Bytes()}
+	if p == nil || len(s.Data) < pack.Worth {
 		return s
 	}
 	if d := p.newest(o); d != nil {
 		if data := d.Pack(s.Data); data != nil {
-			s.Data, s.Dictionary = data, d
+			s.Data, s.How = data, d.Alone()
 		}
 	}
 	return s
@@ -77,22 +65,18 @@ func Restore(kind *wire.Kind, e wire.Encoding, key string, version uint64, s Sto
 	switch {
 	case e != wire.JSON && e != wire.Protobuf:
 		return nil, fmt.Errorf("stored object %q: %v", key, e)
-	case s.Dictionary == nil:
-	case !pack.Packs(s.Data):
+	case s.How == nil:
+	case !s.How.Packs(s.Data):
 		return nil, fmt.Errorf("stored object %q: it is not packed in a known form", key)
 	case s.Labelled && scan.ValidLabels(s.Labels):
 		labels = unique.Make(s.Labels)
 	case s.Lazy:
 	default:
-		raw, err := s.Dictionary.Unpack(s.Data)
+		raw, err := s.How.TryUnpack(s.Data)
 		if err != nil {
 			return nil, fmt.Errorf("stored object %q: %w", key, err)
 		}
 		labels = keepLabels(raw, e, unlabelled)
 	}
-	body := &pack.Body{Data: s.Data}
-	if s.Dictionary != nil {
-		body = s.Dictionary.Body(s.Data)
-	}
-	return wire.Assemble(kind, e, key, version, body, labels), nil
+	return wire.Assemble(kind, e, key, version, &pack.Body{Data: s.Data, How: s.How}, labels), nil
 }

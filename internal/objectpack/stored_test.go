@@ -31,35 +31,43 @@ func TestRestore_isTheSameObject(t *testing.T) {
 		p.Settle(dense, nil)
 		differing := wiretest.PodObject(t, e, 102)
 		p.Pack(differing, fast)
-		if !differing.Packed() || len(objectpack.Store(differing, nil).Data) < 100 {
-			t.Fatalf("%v is stored as a difference", differing)
-		}
+		prepared := wiretest.PodObject(t, e, 102)
+		var none *objectpack.Packer
 		forms := map[*wire.Object]objectpack.Stored{
-			differing: objectpack.Store(differing, nil),
-			raw:       objectpack.Store(raw, nil),
+			differing: p.Stored(differing, nil),
+			raw:       none.Stored(raw, nil),
 			stored:    p.Stored(stored, nil),
-			fast:      objectpack.Store(fast, nil),
+			fast:      none.Stored(fast, nil),
 			dense:     p.Stored(dense, nil),
+			prepared:  p.Stored(prepared, p.Prepare(prepared, fast.Cell().Body.Load())),
 		}
-		if stored.Packed() || forms[stored].Dictionary == nil || forms[raw].Dictionary != nil ||
+		if stored.Packed() || forms[stored].How == nil || forms[raw].How != nil ||
 			!forms[fast].Labelled || !objectpack.Dense(dense) {
 			t.Fatal("the objects are not in the expected forms")
 		}
-		if s := objectpack.Store(differing, differing.Bytes()); !bytes.Equal(s.Data, forms[differing].Data) ||
-			s.Dictionary != forms[differing].Dictionary || s.Labels != forms[differing].Labels {
-			t.Error("a difference whose bytes are known is stored in another form")
+		for _, o := range []*wire.Object{differing, prepared} {
+			if s := forms[o]; !bytes.Equal(s.How.Base(), forms[fast].Data) || len(s.Data) > 100 {
+				t.Errorf("%v is not stored as a difference", o)
+			}
+		}
+		if prepared.Packed() {
+			t.Error("an object was packed that was only prepared")
 		}
 		lazy := wiretest.PodObject(t, e, 105)
 		forms[lazy] = p.Stored(lazy, nil)
 		for o, s := range forms {
 			s.Lazy = o == lazy
-			if s.Dictionary != nil {
-				parsed, err := pack.ParseDictionary(s.Dictionary.Bytes())
+			if s.How != nil {
+				parsed, err := pack.ParseDictionary(s.How.Dictionary().Bytes())
 				wiretest.Must(t, err)
-				if parsed.Sum() != s.Dictionary.Sum() {
+				if parsed.Sum() != s.How.Dictionary().Sum() {
 					t.Error("the parsed dictionary has another hash")
 				}
-				s.Dictionary = parsed
+				if base := s.How.Base(); base != nil {
+					s.How = parsed.From(base)
+				} else {
+					s.How = parsed.Alone()
+				}
 			}
 			again, err := objectpack.Restore(wiretest.PodKind, e, o.Key(), o.Version(), s)
 			wiretest.Must(t, err)
@@ -67,7 +75,7 @@ func TestRestore_isTheSameObject(t *testing.T) {
 				!bytes.Equal(o.Bytes(), again.Bytes()) {
 				t.Errorf("%v was restored as %v", o, again)
 			}
-			if !maps.Equal(wiretest.LabelsOf(o), wiretest.LabelsOf(again)) || again.Packed() != (s.Dictionary != nil) {
+			if !maps.Equal(wiretest.LabelsOf(o), wiretest.LabelsOf(again)) || again.Packed() != (s.How != nil) {
 				t.Errorf("%v: labels %v, packed %v", again, wiretest.LabelsOf(again), again.Packed())
 			}
 		}
@@ -85,16 +93,17 @@ func TestRestore_refusesDamage(t *testing.T) {
 	for name, change := range map[string]func(*objectpack.Stored){
 		"data":      func(s *objectpack.Stored) { s.Data = nil },
 		"form":      func(s *objectpack.Stored) { s.Data = append([]byte{'?'}, s.Data[1:]...) },
+		"base":      func(s *objectpack.Stored) { s.How = s.How.Dictionary().From(s.Data) },
 		"truncated": func(s *objectpack.Stored) { s.Data, s.Labelled = s.Data[:len(s.Data)/2], false },
 	} {
-		s := objectpack.Store(o, nil)
+		s := p.Stored(o, nil)
 		change(&s)
 		if _, err := objectpack.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s); err == nil {
 			t.Errorf("%s: damaged data was restored", name)
 		}
 	}
 	// Labels that are not in the stored form are read from the data.
-	s := objectpack.Store(o, nil)
+	s := p.Stored(o, nil)
 	s.Labels = s.Labels[:len(s.Labels)-1]
 	again, err := objectpack.Restore(wiretest.PodKind, wire.Protobuf, o.Key(), o.Version(), s)
 	wiretest.Must(t, err)

@@ -255,9 +255,6 @@ func (b *Body) Size() int {
 // or as a difference from data that was.
 func (b *Body) Settled() bool { return b.How != nil && b.How.settled(b.Data) }
 
-// Difference reports whether the data is a difference from other data.
-func (b *Body) Difference() bool { return b.How != nil && b.How.base != nil }
-
 // Cell refers to the fields in which an object stores its bytes.
 type Cell struct {
 	Body *atomic.Pointer[Body]
@@ -325,6 +322,9 @@ func (p *Packing) Unpack(dst, data []byte) []byte {
 
 // Dictionary returns the dictionary that the data is packed with.
 func (p *Packing) Dictionary() *Dictionary { return p.dict }
+
+// Base returns the packed data that the difference is from, nil if there is none.
+func (p *Packing) Base() []byte { return p.base }
 
 func (p *Packing) decode(dst, data []byte) ([]byte, error) {
 	if p.base == nil {

@@ -48,18 +48,23 @@ func ParseDictionary(b []byte) (*Dictionary, error) {
 	return d, nil
 }
 
-// Packs reports whether data has the form of data that a dictionary has packed.
-func Packs(data []byte) bool {
-	return len(data) >= 2 && (data[0] == packedFast || data[0] == packedDense)
+// Alone returns how data is packed with the dictionary and without a base.
+func (d *Dictionary) Alone() *Packing { return &d.alone }
+
+// From returns how differences from a base are packed. The base is packed with the dictionary.
+func (d *Dictionary) From(base []byte) *Packing { return &Packing{dict: d, base: base} }
+
+// Packs reports whether data, and the base of a difference, have the form that p gives them.
+func (p *Packing) Packs(data []byte) bool {
+	full := p.full(data)
+	return len(data) >= 2 && (p.base == nil) == (data[0] != packedDifference) &&
+		len(full) >= 2 && (full[0] == packedFast || full[0] == packedDense)
 }
 
-// Body returns the body of an object with data that is packed with the dictionary.
-func (d *Dictionary) Body(data []byte) *Body { return &Body{Data: data, How: &d.alone} }
-
-// Unpack returns the bytes that were packed as data.
-func (d *Dictionary) Unpack(data []byte) ([]byte, error) {
-	if len(data) < 2 {
-		return nil, errors.New("packed data is truncated")
+// TryUnpack returns the bytes that were packed as data, which may be damaged.
+func (p *Packing) TryUnpack(data []byte) ([]byte, error) {
+	if !p.Packs(data) {
+		return nil, errors.New("packed data is malformed")
 	}
-	return d.decode(nil, data)
+	return p.decode(nil, data)
 }

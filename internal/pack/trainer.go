@@ -119,7 +119,7 @@ func (t *Trainer) Pack(raw []byte, last *Body) *Body {
 	if data == nil {
 		return nil
 	}
-	return d.Body(data)
+	return &Body{Data: data, How: &d.alone}
 }
 
 // Settle returns raw packed densely, or fast if that takes less space than now, which is
@@ -139,7 +139,7 @@ func (d *Dictionary) Settle(raw []byte, near, now *Body) *Body {
 	if data == nil {
 		return nil
 	}
-	return d.Body(data)
+	return &Body{Data: data, How: &d.alone}
 }
 
 // Sample counts an object, may keep it as a sample, and makes a dictionary when one is

@@ -161,8 +161,9 @@ func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], 
 		for i := range 100 {
 			version++
 			o := benchPod(b, (n+i)*7919%benchPods, version, kind)
-			p.Pack(o, nil)
-			logical += int64(len(objectpack.Store(o, nil).Data) + len(o.Key()))
+			old, _ := s.Get(o.Key())
+			p.Pack(o, old)
+			logical += int64(len(p.Stored(o, nil).Data) + len(o.Key()))
 			all = append(all, delta.Delta[*wire.Object]{Type: delta.Updated, Key: o.Key(), Object: o, Version: version})
 		}
 		batch := Batch{Changes: s.Apply(all), State: s.Snapshot()}
@@ -186,4 +187,48 @@ func churn(b *testing.B, d *Directory, m *Mirror, s *store.Store[*wire.Object], 
 	b.ReportMetric(float64(d.Stats().Bytes-before)/float64(logical), "written/logical")
 	b.ReportMetric(float64(logical)/changes, "B/change")
 	b.ReportMetric(float64(d.Stats().Snapshots), "snapshots")
+}
+
+// BenchmarkSnapshot_settled writes and loads a snapshot of 20,000 pods that have not changed for a
+// while. The results are for each pod.
+func BenchmarkSnapshot_settled(b *testing.B) {
+	const pods = 20_000
+	p, kind := objectpack.NewPacker(0), format.KindOf(podIdentity())
+	var all []delta.Delta[*wire.Object]
+	for i := range pods {
+		o := benchPod(b, i, uint64(i+1), kind)
+		p.Pack(o, nil)
+		all = append(all, delta.Delta[*wire.Object]{
+			Type: delta.Replaced, Key: o.Key(), Object: o, Version: uint64(i + 1),
+		})
+	}
+	s := store.New((*wire.Object).Key, nil)
+	s.Apply(all)
+	var last *wire.Object
+	for _, o := range s.All() {
+		p.Settle(o, last)
+		last = o
+	}
+	each := func(took time.Duration) float64 { return float64(took.Nanoseconds()) / 1000 / pods }
+	for b.Loop() {
+		path := b.TempDir()
+		d, err := Open(path, Options{})
+		must(b, err)
+		began := cpu(b)
+		openMirror(b, d, podIdentity(), MirrorOptions{Packer: p}).Append(Batch{State: s.Snapshot()})
+		step(d)
+		b.ReportMetric(each(cpu(b)-began), "cpu-us/write")
+		b.ReportMetric(float64(d.Stats().Bytes)/pods, "B/object")
+		must(b, d.Close())
+		began = cpu(b)
+		d, err = Open(path, Options{})
+		must(b, err)
+		state, err := openMirror(b, d, podIdentity(), MirrorOptions{}).Load(0)
+		must(b, err)
+		if len(state.Objects) != pods {
+			b.Fatalf("%d objects", len(state.Objects))
+		}
+		b.ReportMetric(each(cpu(b)-began), "cpu-us/load")
+		must(b, d.Close())
+	}
 }

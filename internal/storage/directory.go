@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/internal/objectpack"
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/storage/format"
 	"github.com/watershed-project/watershed/internal/storage/keyindex"
 	"github.com/watershed-project/watershed/internal/storage/reader"
@@ -104,9 +105,7 @@ type queuedBatch struct {
 	restored *Restored // the last restore of the server up to the batch
 	changes  []store.Change[*wire.Object]
 	managers []string
-	// raw has the bytes of those new objects that were not packed when the batch arrived.
-	// Until it is written, the informer may have packed them as differences.
-	raw [][]byte
+	packed   []*pack.Body // [Batch.Packed]
 }
 
 // stateJob is the complete state of a mirror that is to be written.
@@ -172,6 +171,9 @@ type Batch struct {
 	// Changes led to State from the state of the batch before. A batch without changes
 	// stores a new version.
 	Changes []store.Change[*wire.Object]
+	// Packed are the packed bytes of the new objects, in the same order, for objects that do not have
+	// them yet. It may be shorter, and have nil.
+	Packed []*pack.Body
 	// Managers are the field managers of the changes, in the same order. It may be
 	// shorter.
 	Managers []string

@@ -55,6 +55,9 @@
 // If too many batches wait, the mirror with the most of them is dropped. Append takes the same
 // time whether there is room or not. A mirror holds its newest state, which its owner has anyway.
 //
+// The writer holds some 25 bytes for each object that has changed in the newest segment with frames of
+// its mirror. A read of the log keeps the frames of one segment that later differences may refer to.
+//
 // A read of one object holds the largest frame that it reads, a few hundred KiB of an index, and
 // the frames of one segment that are not indexed yet. It reads some 6 bytes for each change of the
 // cluster in the period.

@@ -299,6 +299,7 @@ func (l *clusterLog) write(
 	d := c.directory
 	named, count := len(m.encoder.Sums), 0
 	d.items, d.hashes = d.items[:0], d.hashes[:0]
+	m.encoder.Begin()
 	entry := keyindex.Frame{Mirror: keyindex.Mirror(m.digest), Kind: kind}
 	entry.Ordinary = kind == format.BatchFrame && h.Flags == 0 &&
 		!m.relisting && h.Era == m.era && h.Version >= m.version
@@ -317,6 +318,7 @@ func (l *clusterLog) write(
 		l.frame(kind, m.number, d.payload)
 		size += format.FrameSize + int64(len(d.payload))
 		named, count, d.items, d.hashes = len(m.encoder.Sums), 0, d.items[:0], d.hashes[:0]
+		m.encoder.Begin()
 		if l.end()-l.covered >= d.limits.indexed || int64(l.index.Size()) >= d.limits.index {
 			l.addIndex(d)
 		}

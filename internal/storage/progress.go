@@ -153,8 +153,8 @@ func (l *ledger) append(m *Mirror, b Batch, size int64) {
 		return
 	}
 	q := queuedBatch{
-		mirror: m, epoch: m.entry.epoch, size: size, changes: b.Changes, managers: b.Managers,
-		raw: rawOf(b.Changes), restored: m.entry.newest.restored,
+		mirror: m, epoch: m.entry.epoch, size: size, changes: b.Changes, packed: b.Packed, managers: b.Managers,
+		restored: m.entry.newest.restored,
 	}
 	q.Version, q.Era, q.Time = b.State.Version(), b.State.Era(), b.Time
 	if b.Open {

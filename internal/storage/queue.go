@@ -9,8 +9,6 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/internal/storage/format"
-	"github.com/watershed-project/watershed/store"
-	"github.com/watershed-project/watershed/wire"
 )
 
 // all yields the changes.
@@ -21,25 +19,14 @@ func (q *queuedBatch) all() iter.Seq[format.QueuedChange] {
 			if i < len(q.managers) {
 				c.Manager = q.managers[i]
 			}
-			if i < len(q.raw) {
-				c.Raw = q.raw[i]
+			if i < len(q.packed) {
+				c.Packed = q.packed[i]
 			}
 			if c.Type != delta.Sync && !yield(c) {
 				return
 			}
 		}
 	}
-}
-
-// rawOf returns the bytes of the new objects that are not packed.
-func rawOf(changes []store.Change[*wire.Object]) [][]byte {
-	all := make([][]byte, len(changes))
-	for i := range changes {
-		if o := changes[i].New; o != nil && !o.Packed() {
-			all[i] = o.Bytes()
-		}
-	}
-	return all
 }
 
 // queueLocked adds a batch.

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ const statesFile = "states.json"
 
 // recordings are the folders of recorded files, the oldest format first. Those of format 2 without
 // packed objects were written before logs had an index.
-var recordings = []string{"format-1", "format-2", "format-2-packed"}
+var recordings = []string{"format-1", "format-2", "format-2-packed", "format-3"}
 
 // recordedState is a state of a recorded mirror. Its objects have a version and a text.
 type recordedState struct {
@@ -86,6 +87,7 @@ func testRecorded(t *testing.T, formatFolder string) {
 	opts := &Options{Keys: testKeys(t)}
 	d := openDirectory(t, path, opts)
 	var a answers
+	differences := 0
 	var worlds []*world
 	for resource, states := range recorded {
 		id, known := identify(resource), truth{}
@@ -105,9 +107,19 @@ func testRecorded(t *testing.T, formatFolder string) {
 			len(s.Records) != len(states)-1 {
 			t.Errorf("%s: version %d of %v with %d records", resource, s.Version, s.Time, len(s.Records))
 		}
+		for _, r := range s.Records {
+			for _, c := range r.Changes {
+				if b := c.Object.Cell().Body.Load(); b.How != nil && b.How.Base() != nil {
+					differences++
+				}
+			}
+		}
 		w.truth, w.version, w.past = known, s.Version, past
 		w.resume(s)
 		worlds = append(worlds, w)
+	}
+	if (differences > 0) != strings.HasSuffix(formatFolder, "format-3") {
+		t.Errorf("%d objects are stored as differences", differences)
 	}
 	for _, w := range worlds {
 		w.change(3)
@@ -134,7 +146,7 @@ func testRecorded(t *testing.T, formatFolder string) {
 }
 
 // recordFiles records a mirror in the log, one with snapshots and one that is encrypted. The objects
-// of the second one are packed.
+// of the last two are packed.
 func recordFiles(t *testing.T, formatFolder string) {
 	t.Helper()
 	must(t, os.RemoveAll(formatFolder))
@@ -145,7 +157,7 @@ func recordFiles(t *testing.T, formatFolder string) {
 	var worlds []*world
 	for i, resource := range []string{"configmaps", "pods", "secrets"} {
 		mirror := MirrorOptions{}
-		if resource == "pods" {
+		if resource != "configmaps" {
 			mirror.Packer = packer
 		}
 		w := newWorld(t, openMirror(t, d, identify(resource), mirror), uint64(i))

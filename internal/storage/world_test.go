@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/watershed-project/watershed/delta"
+	"github.com/watershed-project/watershed/internal/pack"
 	"github.com/watershed-project/watershed/internal/storage/format"
 	"github.com/watershed-project/watershed/store"
 	"github.com/watershed-project/watershed/wire"
@@ -130,6 +131,7 @@ type world struct {
 	mirror  *Mirror
 	keys    int
 	body    int
+	texts   map[string]string // the last ones by key
 	// before is called with each state of the server before it is appended. It may be nil.
 	before func(version uint64, objects map[string]string)
 	// relisted means that the next state is the end of a relist.
@@ -165,7 +167,40 @@ func (w *world) put(b Batch) {
 	if e.key == "" {
 		w.events = append(w.events, e)
 	}
+	w.pack(&b)
 	w.mirror.Append(b)
+}
+
+// pack packs some objects of a batch, if the mirror has a packer, and prepares others. Sometimes it
+// settles all objects.
+func (w *world) pack(b *Batch) {
+	p := w.mirror.opts.Packer
+	if p == nil {
+		return
+	}
+	for i := range b.Changes {
+		c := &b.Changes[i]
+		var packed *pack.Body
+		switch w.rand.IntN(4) {
+		case 0:
+		case 1:
+			var before *pack.Body
+			if c.Old != nil {
+				before = c.Old.Cell().Body.Load()
+			}
+			packed = p.Prepare(c.New, before)
+		default:
+			p.Pack(c.New, c.Old)
+		}
+		b.Packed = append(b.Packed, packed)
+	}
+	if w.rand.IntN(8) == 0 {
+		var last *wire.Object
+		for _, o := range w.store.All() {
+			p.Settle(o, last)
+			last = o
+		}
+	}
 }
 
 func newWorld(tb testing.TB, m *Mirror, seed uint64) *world {
@@ -178,6 +213,7 @@ func newWorld(tb testing.TB, m *Mirror, seed uint64) *world {
 		body:    40,
 		version: 100,
 		now:     time.Now,
+		texts:   map[string]string{},
 	}
 	w.reset()
 	return w
@@ -239,7 +275,12 @@ func newObject(tb testing.TB, key string, version uint64, text string) *wire.Obj
 // object returns an object of the mirror's API version, v1 if it has none, at the newest
 // version of the server.
 func (w *world) object(key string) *wire.Object {
-	return newObjectOf(w.tb, cmp.Or(w.mirror.id.Version, "v1"), key, w.version, w.text())
+	text := w.text()
+	if last := w.texts[key]; w.mirror.opts.Packer != nil && len(last) > 1 && w.rand.IntN(4) > 0 {
+		text = last[:len(last)/2] + text[:1] + last[len(last)/2+1:] // similar to the last state
+	}
+	w.texts[key] = text
+	return newObjectOf(w.tb, cmp.Or(w.mirror.id.Version, "v1"), key, w.version, text)
 }
 
 func newObjectOf(tb testing.TB, apiVersion, key string, version uint64, text string) *wire.Object {

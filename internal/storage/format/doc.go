@@ -25,12 +25,20 @@
 // dictionaries, which are files of their own: see [Dictionaries]. The items of Secrets have encrypted
 // bodies, and the dictionaries of Secrets are encrypted too: see [Seal].
 //
+// The packed bytes of an object can be a difference from other packed bytes, its base. In a batch, the
+// base is in the item itself, or in the last item of the same key with a base, in the same segment. In
+// a complete state, the base is in the item itself, or in an item before it in the same frame or chunk.
+// For example, a pod has three states in a segment. The first two are differences from a state that was
+// written in the segment before, and the third one could only be packed alone:
+//
+//	pod at 7: base, difference | pod at 8: difference | pod at 9: packed alone, a base for the next ones
+//
 // # Guarantees
 //
 // A checksum covers every byte. The checksum of a frame also covers the position of the frame in the
 // log, so bytes that were damaged or moved are rejected. A dictionary is durable before an item may
-// refer to it. Malformed input is an error. Reading malformed input never allocates more bytes than
-// the file has.
+// refer to it. A difference and its base are in the same file. Malformed input is an error. Reading
+// malformed input never allocates more bytes than the file has.
 //
 // # What blocks
 //
@@ -41,6 +49,8 @@
 // # Bounds and ownership
 //
 // A frame has at most 40 MiB. A frame or an item refers to the bytes that it was parsed from, and
-// keeps these bytes in memory. A restored object has its own bytes. A dictionary that was loaded is
-// freed when no object uses it.
+// keeps these bytes in memory. A difference keeps the item with its base too. A restored object has its
+// own bytes, and shares its base with other objects. A [Decoder] keeps the items with a base of one
+// segment, and an [Encoder] some 25 bytes for each key that has changed in it. A dictionary that was
+// loaded is freed when no object uses it.
 package format

@@ -11,9 +11,9 @@ import (
 )
 
 // Version is the version of all files. It changes when an older program could
-// misread them. Format 1 has no gaps and no restores in its declarations: it is read, and
-// a directory of format 1 becomes one of format 2 when it is opened.
-const Version = 2
+// misread them. Format 1 has no gaps and no restores in its declarations, and format 2 has no
+// differences. Both are read, and the directory becomes one of format 3 when it is opened.
+const Version = 3
 
 const (
 	// HeadSize is the size of a file's head: magic, version and checksum. Heads are the

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 
 	"github.com/watershed-project/watershed/delta"
@@ -33,6 +34,19 @@ const (
 	missedFlag = 1 << (iota + 1)
 	jsonFlag
 	labelledFlag
+	// differenceFlag means that the body is a difference. The number after the dictionary says from
+	// what: [ownBase], [lastBase] or more.
+	differenceFlag
+)
+
+// What a difference is from: packed bytes, which are called the base of the item that has them.
+const (
+	// ownBase means that the item has the base, before the difference.
+	ownBase = iota
+	// lastBase means that the base is that of the last item with a base that the same declaration of
+	// the segment has for the key. A number that is n higher means that the base is that of the item
+	// that is n items before in the same frame or chunk of a complete state.
+	lastBase
 )
 
 // Item is a change, or an object of a snapshot, as it is in a file. The slices are parts
@@ -50,6 +64,20 @@ type Item struct {
 	Body       []byte
 	seal       *Seal        // nil if the body is not encrypted
 	Loaded     *wire.Object // nil until the object was made
+	// base is the item with the base of a difference, nil if the item has it. The [Restorer] keeps in
+	// full the base of this item, and in packing how differences from it are packed.
+	base    *Item
+	full    []byte
+	packing *pack.Packing
+}
+
+// Size returns the bytes of the body, and of the base of a difference.
+func (i *Item) Size() int64 {
+	n := int64(len(i.Body))
+	if i.base != nil {
+		n += int64(len(i.base.Body))
+	}
+	return n
 }
 
 // Change returns the type of the change.
@@ -61,11 +89,12 @@ func (i *Item) Deleted() bool { return i.Change() == delta.Deleted }
 // Missed reports whether a relist has found the deletion.
 func (i *Item) Missed() bool { return i.flags&missedFlag != 0 }
 
-// QueuedChange is a change to write. Manager and Raw may be empty.
+// QueuedChange is a change to write. Manager may be empty, and Packed, the packed bytes of the new
+// object, nil.
 type QueuedChange struct {
 	*store.Change[*wire.Object]
 	Manager string
-	Raw     []byte
+	Packed  *pack.Body
 }
 
 // Objects yields the objects of a state as if they had been added.
@@ -84,7 +113,8 @@ func Added(key string, o *wire.Object) QueuedChange {
 	return QueuedChange{Change: &store.Change[*wire.Object]{Type: delta.Added, Key: key, New: o, Version: o.Version()}}
 }
 
-// Encoder makes items. It numbers the dictionaries that they name.
+// Encoder makes items. It numbers the dictionaries that they name. An encoder of a log takes some 25
+// bytes for each key.
 type Encoder struct {
 	digest Digest
 	kind   *wire.Kind
@@ -96,11 +126,49 @@ type Encoder struct {
 	// Sums are the dictionaries that the items name, by their numbers.
 	Sums    []Sum
 	scratch []byte
+	// bases are hashes of the last base of each key, by hashes of the keys. It is nil for a
+	// snapshot, which has each key once.
+	bases map[uint64]uint64
+	seed  maphash.Seed
+	// places are the items in the current frame or chunk of a complete state that have a base, and
+	// count is the number of all its items.
+	places map[*byte]int
+	count  int
 }
 
 // NewEncoder returns an encoder for a mirror.
 func NewEncoder(id Identity, kind *wire.Kind, packer *objectpack.Packer) *Encoder {
-	return &Encoder{digest: DigestOf(id), kind: kind, packer: packer, numbers: map[Sum]int{}}
+	return &Encoder{
+		digest: DigestOf(id), kind: kind, packer: packer, numbers: map[Sum]int{},
+		bases: map[uint64]uint64{}, seed: maphash.MakeSeed(), places: map[*byte]int{},
+	}
+}
+
+// Begin begins a frame or a chunk.
+func (e *Encoder) Begin() {
+	e.count = 0
+	clear(e.places)
+}
+
+// refer returns where the reader finds the base of an item, which is its own packed bytes unless it
+// is a difference. State means that the item is part of a complete state.
+func (e *Encoder) refer(key string, base []byte, dictionary int, difference, state bool) uint64 {
+	k, sum := maphash.String(e.seed, key), maphash.Bytes(e.seed, base)+uint64(dictionary)
+	if difference {
+		if place := e.places[&base[0]]; place > 0 {
+			return lastBase + uint64(e.count-place)
+		}
+		if last, ok := e.bases[k]; ok && last == sum {
+			return lastBase
+		}
+	}
+	if e.bases != nil {
+		e.bases[k] = sum
+	}
+	if state {
+		e.places[&base[0]] = e.count
+	}
+	return ownBase
 }
 
 // Append appends a change. If labels is set it includes the labels of a packed object, so
@@ -110,13 +178,14 @@ func (e *Encoder) Append(b []byte, c QueuedChange, labels bool) ([]byte, error) 
 	if k := o.Kind(); k != e.kind && k.GroupVersionKind != e.kind.GroupVersionKind {
 		return b, fmt.Errorf("%v is not a %s", o, e.kind.Kind)
 	}
-	s := e.packer.Stored(o, c.Raw)
+	s := e.packer.Stored(o, c.Packed)
 	number := 0
-	if s.Dictionary != nil {
-		if number = e.number(s.Dictionary); number == 0 {
+	if s.How != nil {
+		if number = e.number(s.How.Dictionary()); number == 0 {
 			s = objectpack.Stored{Data: o.Bytes()}
 		}
 	}
+	e.count++
 	flags := byte(c.Type)
 	if c.Missed {
 		flags |= missedFlag
@@ -124,20 +193,35 @@ func (e *Encoder) Append(b []byte, c QueuedChange, labels bool) ([]byte, error) 
 	if o.Encoding() == wire.JSON {
 		flags |= jsonFlag
 	}
-	body := s.Data
+	body, associated := e.scratch[:0], []byte(nil)
 	if labels && s.Labelled {
 		flags |= labelledFlag
-		e.scratch = append(keyindex.AppendText(e.scratch[:0], s.Labels), s.Data...)
-		body = e.scratch
+		body = keyindex.AppendText(body, s.Labels)
 	}
+	from := uint64(ownBase)
+	if s.How != nil && s.How.Base() == nil {
+		e.refer(c.Key, s.Data, number, false, labels)
+	} else if s.How != nil {
+		flags |= differenceFlag
+		if from = e.refer(c.Key, s.How.Base(), number, true, labels); from == ownBase {
+			body = keyindex.AppendText(body, s.How.Base())
+		} else {
+			associated = s.How.Base()
+		}
+	}
+	body = append(body, s.Data...)
+	e.scratch = body[:0]
 	if e.Seal != nil {
-		body = e.Seal.Encrypt(nil, body, Associated(e.digest, c.Key, c.Version))
+		body = e.Seal.Encrypt(nil, body, append(Associated(e.digest, c.Key, c.Version), associated...))
 	}
 	b = keyindex.AppendText(append(b, flags), c.Key)
 	b = binary.AppendUvarint(b, c.Version)
 	b = binary.AppendUvarint(b, o.Version())
 	b = keyindex.AppendText(b, c.Manager)
 	b = binary.AppendUvarint(b, uint64(number))
+	if flags&differenceFlag != 0 {
+		b = binary.AppendUvarint(b, from)
+	}
 	return keyindex.AppendText(b, body), nil
 }
 
@@ -182,6 +266,8 @@ type Decoder struct {
 	Seal *Seal
 	// Only is the key of the items that are returned, "" for all.
 	Only string
+	// bases are the last items with a base of each key. It is nil for a snapshot.
+	bases map[string]*Item
 }
 
 // Batch parses a batch.
@@ -193,35 +279,77 @@ func (d *Decoder) Batch(payload []byte) (h keyindex.Head, items []Item, err erro
 		copy(s[:], r.Bytes(uint64(len(s))))
 		d.Sums = append(d.Sums, s)
 	}
+	if d.bases == nil {
+		d.bases = map[string]*Item{}
+	}
 	items, err = d.items(&r, r.Number())
 	return h, items, err
 }
 
+// Forget drops the items that later ones of the segment may refer to.
+func (d *Decoder) Forget() { d.bases = nil }
+
+// usualItem is the size in bytes of an item of a snapshot, and at least that of an [Item].
+const usualItem = 200
+
+// otherBase stands for the bases of keys that are not wanted.
+var otherBase Item
+
 // items parses n items, which must be all that is left.
 func (d *Decoder) items(r *keyindex.Fields, n uint64) (items []Item, err error) {
+	// A grown slice would leave copies behind, to which differences refer.
+	all := make([]Item, 0, min(n, uint64(len(r.B)/usualItem)))
 	for ; n > 0 && r.Err == nil; n-- {
 		i := Item{flags: r.Byte(), seal: d.Seal}
-		key := r.Text()
+		i.Key = string(r.Text())
 		i.Version, i.object, i.Manager = r.Number(), r.Number(), r.Text()
-		dictionary := r.Number()
+		dictionary, from := r.Number(), uint64(ownBase)
+		if i.flags&differenceFlag != 0 {
+			from = r.Number()
+		}
 		i.Body = r.Text()
 		switch t := delta.Type(i.flags & typeBits); {
 		case r.Err != nil:
-		case t != delta.Added && t != delta.Updated && t != delta.Deleted || len(key) == 0,
-			dictionary > uint64(len(d.Sums)):
+			return nil, r.Err
+		case t != delta.Added && t != delta.Updated && t != delta.Deleted || len(i.Key) == 0,
+			dictionary > uint64(len(d.Sums)), dictionary == 0 && i.flags&differenceFlag != 0:
 			return nil, errors.New("record is malformed")
 		case dictionary > 0 && d.Lost:
 			return nil, errors.New("record names a dictionary of a lost one")
 		case dictionary > 0:
 			i.Dictionary = d.Sums[dictionary-1]
 		}
-		if d.Only == "" || string(key) == d.Only {
-			i.Key = string(key)
+		wanted := d.Only == "" || i.Key == d.Only
+		switch {
+		case from == ownBase:
+		case from == lastBase && !wanted:
+			i.base = &otherBase
+		case from == lastBase:
+			i.base = d.bases[i.Key]
+		case from-lastBase <= uint64(len(all)):
+			i.base = &all[uint64(len(all))-(from-lastBase)]
+		}
+		if from != ownBase && wanted && !i.base.hasBase(i.Dictionary) {
+			return nil, errors.New("record is a difference from what is not known")
+		}
+		all = append(all, i)
+		if last := &all[len(all)-1]; wanted && d.bases != nil && last.hasBase(i.Dictionary) {
+			d.bases[i.Key] = last
+		}
+		if wanted && d.Only != "" {
 			items = append(items, i)
 		}
 	}
 	if r.Err == nil && len(r.B) > 0 {
 		r.Err = errors.New("record has a remainder")
 	}
+	if d.Only == "" {
+		items = all
+	}
 	return items, r.Err
+}
+
+// hasBase reports whether the item has a base that is packed with a dictionary.
+func (i *Item) hasBase(dictionary *Sum) bool {
+	return i != nil && i.base == nil && i.Dictionary != nil && *i.Dictionary == *dictionary
 }

@@ -73,6 +73,7 @@ func (w *SnapshotWriter) WriteAll(state *store.Snapshot[*wire.Object]) error {
 	if err := w.put(NewHead(SnapshotMagic, Version)); err != nil {
 		return err
 	}
+	w.bases = nil
 	var c chunk
 	for key, o := range state.All() {
 		if c.Objects == 0 {
@@ -113,6 +114,7 @@ func (w *SnapshotWriter) flush(c *chunk) error {
 	w.Foot.Objects += int(c.Objects)
 	err := w.put(w.chunk)
 	w.chunk, *c = w.chunk[:0], chunk{}
+	w.Begin()
 	w.Rest(time.Since(w.Began))
 	w.Began = time.Now()
 	return err

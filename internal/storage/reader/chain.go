@@ -151,7 +151,11 @@ func (c *chain) frame(kind byte, payload []byte) (*commit, error) {
 // advance handles the head of a batch or a state, and the items that are known of it. It
 // returns the commit if the batch or the state is complete.
 func (c *chain) advance(kind byte, h keyindex.Head, items []format.Item) *commit {
-	c.pending = append(c.pending, items...)
+	if len(c.pending) == 0 {
+		c.pending = items // not a copy, because later differences refer to the items
+	} else {
+		c.pending = append(c.pending, items...)
+	}
 	c.listed = c.listed || h.Flags&(format.OpenBatch|format.ListedBatch) != 0
 	if h.Flags&(format.OpenBatch|format.PartialBatch) != 0 {
 		return nil

@@ -37,7 +37,7 @@
 //
 // # Bounds and ownership
 //
-// A segment is in memory while its frames are parsed, and a chunk of a snapshot while its objects
-// are restored. The caller owns the objects that it has loaded. [Folder] is safe for concurrent use.
-// An [Index] does not change after it was read.
+// A segment is in memory while its frames are parsed, because later frames may refer to them, and a
+// chunk of a snapshot while its objects are restored. The caller owns the objects that it has loaded.
+// [Folder] is safe for concurrent use. An [Index] does not change after it was read.
 package reader

@@ -149,6 +149,9 @@ func (h *history) segment(number uint64, length int64, last bool, yield func(Ent
 		h.damage()
 		return yield(Entry{}, located(err))
 	}
+	for _, c := range h.chains {
+		c.Forget() // the mirror may have no frames in this segment
+	}
 	h.numbers, h.indexed = map[uint32]*historyChain{}, part.indexed
 	for n := range len(part.refs) + len(part.rest.Frames) {
 		f, err := part.frame(file, n)

@@ -431,7 +431,7 @@ func (l *loading) records(r *format.Restorer, s *State) {
 func (c *commit) size() int64 {
 	n := int64(200)
 	for i := range c.items {
-		n += int64(len(c.items[i].Body)+2*len(c.items[i].Key)) + 200
+		n += c.items[i].Size() + int64(2*len(c.items[i].Key)) + 200
 	}
 	return n
 }

@@ -52,7 +52,7 @@ func trainedPacker(tb testing.TB) *objectpack.Packer {
 		o := newObject(tb, fmt.Sprintf("shop/sample-%d", i), uint64(i+1), fmt.Sprintf("%0200d", r.Int()))
 		p.Pack(o, nil)
 	}
-	if o := newObject(tb, "shop/sample", 1, fmt.Sprintf("%0200d", 1)); p.Stored(o, nil).Dictionary == nil {
+	if o := newObject(tb, "shop/sample", 1, fmt.Sprintf("%0200d", 1)); p.Stored(o, nil).How == nil {
 		tb.Fatal("there is no dictionary")
 	}
 	return p
