@@ -150,11 +150,12 @@ func (s *Stored) turn(ctx context.Context, packer *objectpack.Packer) (done func
 }
 
 // append stores a batch. The first one is the state of the first list, without changes, or
-// continues the loaded state. Open means that a list is being applied.
-func (f *files) append(s *Snapshot, changes []Change, open bool) {
+// continues the loaded state. Packed is [storage.Batch.Packed]. Open means that a list is being
+// applied.
+func (f *files) append(s *Snapshot, changes []Change, packed []*objectpack.Body, open bool) {
 	if f.mirror != nil {
 		f.mirror.Append(storage.Batch{
-			State: s, Changes: changes, Managers: f.writers.take(changes, s.Version()), Open: open,
+			State: s, Changes: changes, Packed: packed, Managers: f.writers.take(changes, s.Version()), Open: open,
 			Vague: f.vague && !open,
 		})
 	}

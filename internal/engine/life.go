@@ -367,7 +367,7 @@ func (l *Life) goLive() {
 	if l.tap != nil {
 		l.tap(first, nil, true)
 	}
-	l.files.append(first, nil, false)
+	l.files.append(first, nil, nil, false)
 	l.startReaders(first)
 }
 
@@ -435,9 +435,11 @@ func (l *Life) applyLocked(deltas delta.Deltas[*wire.Object]) {
 		if l.tap != nil {
 			l.tap(l.store.Snapshot(), changes, !l.relisting)
 		}
-		l.files.append(l.store.Snapshot(), changes, l.relisting)
 	}
-	l.packing.pack(changes)
+	packed := l.packing.pack(changes)
+	if l.live {
+		l.files.append(l.store.Snapshot(), changes, packed, l.relisting)
+	}
 }
 
 // storeLocked adds deltas to the store, and counts the sizes of the objects.

@@ -131,6 +131,8 @@ type packing struct {
 	waiting  []waitingState
 	bytes    int
 	replaced bool
+	// prepared has the packed bytes of the waiting states.
+	prepared map[*wire.Object]*objectpack.Body
 	// waits means that settle runs or waits for its turn.
 	waits bool
 	// Versions up to settled are packed densely, with the dictionary newest. The
@@ -148,7 +150,10 @@ func newPacking(s *store.Store[*wire.Object], held *holdings, shared *Packing) *
 	if shared == nil {
 		shared = NewPacking(0, 0, nil)
 	}
-	return &packing{shared: shared, packer: shared.packer.Fork(), store: s, held: held}
+	return &packing{
+		shared: shared, packer: shared.packer.Fork(), store: s, held: held,
+		prepared: map[*wire.Object]*objectpack.Body{},
+	}
 }
 
 // write calls a function that writes to the store. Objects are not packed meanwhile.
@@ -168,7 +173,31 @@ func (p *packing) holdsLocked(o *wire.Object) bool {
 // the state any more: the states of a first list are not replaced.
 func (p *packing) packLocked(w waitingState) {
 	held := func() bool { return !p.replaced || p.holdsLocked(w.now) }
-	p.held.resize(w.now, func() { p.packer.Pack(w.now, w.old) }, held)
+	p.held.resize(w.now, func() {
+		if packed := p.prepared[w.now]; packed != nil {
+			p.packer.Store(w.now, packed, w.old)
+		} else {
+			p.packer.Pack(w.now, w.old) // there may be a dictionary now
+		}
+	}, held)
+	delete(p.prepared, w.now)
+}
+
+// prepareLocked packs a new state without storing the result in the object, so that handlers that
+// are about to decode the state find it unpacked. It returns nil if the object will not be packed,
+// or later.
+func (p *packing) prepareLocked(now, old *wire.Object) *objectpack.Body {
+	var before *objectpack.Body
+	if old != nil {
+		if before = p.prepared[old]; before == nil {
+			before = old.Cell().Body.Load()
+		}
+	}
+	packed := p.packer.Prepare(now, before)
+	if packed != nil {
+		p.prepared[now] = packed
+	}
+	return packed
 }
 
 // settleLocked packs a state densely. Near is the object with the previous key, or nil.
@@ -176,18 +205,21 @@ func (p *packing) settleLocked(o, near *wire.Object) {
 	p.held.resize(o, func() { p.packer.Settle(o, near) }, func() bool { return p.holdsLocked(o) })
 }
 
-// pack adds new states, and packs those that have waited. The readers have already been
-// notified of them.
-func (p *packing) pack(changes []Change) {
+// pack packs new states, and stores the packed bytes in the states that have waited. The readers
+// have already been notified of them. It returns the packed bytes of the new states, nil for one
+// that is not packed yet. They are for the files, so that a state is packed once.
+func (p *packing) pack(changes []Change) []*objectpack.Body {
 	if p == nil {
-		return
+		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	packed := make([]*objectpack.Body, len(changes))
 	for i := range changes {
 		c := &changes[i]
 		p.replaced = p.replaced || c.Old != nil
 		if c.Type != delta.Deleted {
+			packed[i] = p.prepareLocked(c.New, c.Old)
 			p.waiting = append(p.waiting, waitingState{c.New, c.Old})
 			p.bytes += c.New.Size()
 		}
@@ -202,6 +234,7 @@ func (p *packing) pack(changes []Change) {
 	if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
 		p.waiting, p.bytes, p.replaced = nil, 0, false
 	}
+	return packed
 }
 
 // packWaiting packs the waiting states. It is called when no new ones push them out.

@@ -38,12 +38,15 @@ func (p *Packer) trainer(o *wire.Object) *pack.Trainer {
 	return p.trainers.Of(pack.Key{GroupVersionKind: o.GroupVersionKind(), Encoding: uint8(o.Encoding())})
 }
 
+// Body is the stored form of an object's bytes.
+type Body = pack.Body
+
 // Pack packs an object that was not packed before, which takes about 10 us for 5 KB. The
 // object stays as it is if there is no dictionary for it yet or if it would not get
 // smaller. Last is the previous state of the object and may be nil. If it is packed and
 // the two differ little, the object is stored as a difference, which takes 4 us.
 func (p *Packer) Pack(o, last *wire.Object) {
-	var before *pack.Body
+	var before *Body
 	if last != nil {
 		before = last.Cell().Body.Load()
 	}
@@ -54,7 +57,7 @@ func (p *Packer) Pack(o, last *wire.Object) {
 
 // Prepare returns what Pack would store in an object, nil if it would store nothing. "before" is
 // what the previous state of the object has or will store, and may be nil.
-func (p *Packer) Prepare(o *wire.Object, before *pack.Body) *pack.Body {
+func (p *Packer) Prepare(o *wire.Object, before *Body) *Body {
 	cell := o.Cell()
 	b := cell.Body.Load()
 	if b.How != nil || len(b.Data) < pack.Worth {
@@ -72,7 +75,7 @@ func (p *Packer) Prepare(o *wire.Object, before *pack.Body) *pack.Body {
 
 // Store stores the result of Prepare in the object, unless the object has been packed since. Last
 // is the previous state of the object, and may be nil.
-func (p *Packer) Store(o *wire.Object, packed *pack.Body, last *wire.Object) {
+func (p *Packer) Store(o *wire.Object, packed *Body, last *wire.Object) {
 	if b := o.Cell().Body.Load(); b.How == nil {
 		repack(o, b.Data, packed, last)
 	}
