@@ -258,6 +258,10 @@ func TestClassification_tokens(t *testing.T) {
 		{"of the copy", page.Continue, false},
 		{"of the cluster", token(`{"v":"meta.k8s.io/v1","rv":` + page.ResourceVersion + `,"start":"a/b\u0000"}`), false},
 		{"of the cluster, without a version", token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a/b\u0000"}`), false},
+		{
+			"of the cluster, ahead of the copy",
+			token(`{"v":"meta.k8s.io/v1","rv":2000000000,"start":"a/b\u0000"}`), true,
+		},
 		{"of the fleet", token(`{"v":"meta.k8s.io/v1","rv":5,"start":"a/b\u0000","of":"fleet"}`), false},
 		{
 			"of a version that the copy does not have",

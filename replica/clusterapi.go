@@ -146,9 +146,14 @@ func (c *clusterAPI) locate(q *Request, limits *view.Limits) (*history.Feed, err
 }
 
 // mustPass waits until the copy has the writes of the user, and reports whether the cluster must answer nevertheless.
+// The cluster also answers a page at a version that the copy has not reached: the copy of an idle resource reaches it
+// only with the next bookmark.
 func (c *clusterAPI) mustPass(r *http.Request, q *Request, feed *history.Feed) bool {
 	if c.pass == nil || q.access.NoPassThrough != "" {
 		return false
+	}
+	if now, err := feed.Now(); err == nil && view.ContinueVersion(q.Query.Get("continue")) > now.Version {
+		return true
 	}
 	end := q.phase(PhaseWait)
 	q.late = !c.pass.Wait(r.Context(), q.access.User, feed)

@@ -53,6 +53,12 @@ func TestFailover_clusterTokens(t *testing.T) {
 					t.Errorf("the second page for %s is %d %v with the token %q", caller, code, names, next)
 				}
 			}
+			// A token of kube-apiserver.
+			theirs := base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":10,"start":"/a\u0000"}`))
+			_, _, page := w.as("alice", "/clusters/eu/api/v1/namespaces/shop/configmaps?continue="+theirs)
+			if names, _ := placed(t, page); !slices.Equal(names, []string{"/b"}) {
+				t.Errorf("a page of kube-apiserver is followed by %v", names)
+			}
 			// The list of another namespace has nothing after the key.
 			code, _, body := w.as("alice", "/clusters/eu/api/v1/namespaces/other/configmaps?continue="+token)
 			if names, _ := placed(t, body); code != http.StatusOK || len(names) > 0 {

@@ -6,6 +6,7 @@ package view
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -129,6 +130,7 @@ func (c *Cluster) list(string) string { return "" }
 // start returns the key within the namespace of the list, as kube-apiserver does.
 func (c *Cluster) start(_, key, prefix string) string { return key[len(prefix):] + "\x00" }
 
+// after accepts the starts of kube-apiserver too, of which some begin with a slash.
 func (c *Cluster) after(start, prefix string) (cluster, key string) {
-	return c.member.Name(), prefix + tokenKey(start)
+	return c.member.Name(), prefix + tokenKey(strings.TrimPrefix(start, "/"))
 }

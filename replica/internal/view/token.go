@@ -104,5 +104,13 @@ func parseToken(text, of string) (token, error) {
 	return t, nil
 }
 
+// ContinueVersion returns the version of a continue token of a list of one cluster, 0 if it has none.
+func ContinueVersion(text string) uint64 {
+	if t, err := parseToken(text, ""); text != "" && err == nil {
+		return uint64(max(t.Version, 0))
+	}
+	return 0
+}
+
 // tokenKey returns the key that a continue token begins after.
 func tokenKey(start string) string { return strings.TrimSuffix(start, "\x00") }
