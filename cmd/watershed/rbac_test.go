@@ -144,7 +144,7 @@ func TestRBAC(t *testing.T) {
 	}
 	t.Run("whole", func(t *testing.T) { checkWhole(t, k) })
 	t.Run("namespace", func(t *testing.T) { checkNamespace(t, k) })
-	t.Run("replica group", func(t *testing.T) { checkGroup(t, k) })
+	t.Run("replica group", func(t *testing.T) { checkGroupRights(t, k) })
 	t.Run("minimal", func(t *testing.T) { checkMinimal(t, k, admin) })
 }
 
@@ -254,8 +254,8 @@ func checkNamespace(t *testing.T, k *kubetest.Cluster) {
 	}
 }
 
-// checkGroup holds and releases a Lease, with the rights for one namespace.
-func checkGroup(t *testing.T, k *kubetest.Cluster) {
+// checkGroupRights holds and releases a Lease, with the rights for one namespace.
+func checkGroupRights(t *testing.T, k *kubetest.Cluster) {
 	grant(t, k, "grouped", "--resources", "pods", "--group-namespace", "shop")
 	cluster, err := kube.FromConfig(k.UserConfig("grouped"), nil)
 	expect.NoError(t, err)
