@@ -154,7 +154,7 @@ func missedOrigin(watches *atomic.Int64) func(http.ResponseWriter, *http.Request
 
 // TestFailover_missedChanges resumes watches at versions from before the first list of a replica. The
 // changes in between come from the API server, once for all clients. A version that the API server
-// does not have either is 410.
+// does not have either is 410, and so are all of them when the replica has run for ten minutes.
 func TestFailover_missedChanges(t *testing.T) {
 	inMemory(t, []string{"eu"}, nil, func(t *testing.T, w *pipedReplica) {
 		var watches atomic.Int64
@@ -190,6 +190,13 @@ func TestFailover_missedChanges(t *testing.T) {
 			if reading.Wait(); watches.Load() != test.watches {
 				t.Errorf("%s: %d watches at the API server, want %d", test.query, watches.Load(), test.watches)
 			}
+		}
+		// Later a caller cannot make the replica send requests any more.
+		time.Sleep(10 * time.Minute)
+		watches.Store(0)
+		_, _, body := w.as("", "/clusters/eu"+configMaps+"?watch=1&timeoutSeconds=5&resourceVersion=7")
+		if got, _ := watched(t, body); !slices.Equal(got, expired) || watches.Load() != 0 {
+			t.Errorf("ten minutes later: %q, %d watches at the API server", got, watches.Load())
 		}
 	})
 }

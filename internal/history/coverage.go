@@ -6,6 +6,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/store"
@@ -33,12 +34,18 @@ type gap struct {
 // mostGaps limits how many gaps a feed remembers. Versions before older gaps expire.
 const mostGaps = 64
 
+// earlierFor is how long after its first state a feed reports [ErrEarlier]. A client that went to
+// another replica, or waited for a restart, comes within minutes. Later an API server does not have
+// the changes any more, and a caller could only make the replica send requests.
+const earlierFor = 10 * time.Minute
+
 // coverage is the range of versions that a feed's log covers. The feed's mu guards it.
 type coverage struct {
 	// began is the version from which on the log is complete, except for the gaps.
 	began uint64
-	// raised means that began is not the version of the first state any more.
-	raised bool
+	// earlier is until when a reader may read the changes before began from the API server, zero if
+	// began is not the version of the first state any more.
+	earlier time.Time
 	// gaps are the newest gaps that lists have made, oldest first.
 	gaps []gap
 }
@@ -51,9 +58,14 @@ func (c *coverage) add(next gap, oldest uint64) {
 	}
 	c.gaps = append(c.gaps, next)
 	for len(c.gaps) > 1 && (len(c.gaps) > mostGaps || c.gaps[0].before < oldest) {
-		c.began, c.raised = max(c.began, c.gaps[0].before, c.gaps[0].after+1), true
+		c.began, c.earlier = max(c.began, c.gaps[0].before, c.gaps[0].after+1), time.Time{}
 		c.gaps = c.gaps[1:]
 	}
+}
+
+// coverageFrom returns the coverage of a feed whose first state has a version.
+func coverageFrom(version uint64) coverage {
+	return coverage{began: version, earlier: time.Now().Add(earlierFor)}
 }
 
 // gapAt returns the gap that begins at a version, or nil.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fanout"
@@ -211,7 +212,7 @@ func (f *Feed) sinceLocked(version uint64, now *Moment) (revision, oldest uint64
 	}
 	oldest = f.coverage.from(version)
 	switch {
-	case version < oldest && version < f.coverage.began && !f.coverage.raised:
+	case version < oldest && version < f.coverage.began && time.Now().Before(f.coverage.earlier):
 		return 0, oldest, fmt.Errorf("%s after version %d: %w", f.resource.GroupResource(), version, ErrEarlier)
 	case version < oldest:
 		return 0, oldest, f.expired(version)

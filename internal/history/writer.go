@@ -73,7 +73,7 @@ func (w *Writer) Load(s *storage.State) {
 	f := &w.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.coverage = coverage{began: s.After}
+	f.coverage = coverageFrom(s.After)
 	if was := s.Restored; was != nil {
 		f.era.restored = &restore{highest: was.Version, earlier: slices.Sorted(slices.Values(was.Former)), at: was.Time}
 		f.era.mark(s.After)
@@ -156,7 +156,7 @@ func (f *Feed) firstLocked(s state) *Moment {
 	first := f.loaded
 	f.loaded = nil
 	if first == nil || first.Version != s.Version() {
-		f.coverage = coverage{began: s.Version()}
+		f.coverage = coverageFrom(s.Version())
 		first = &Moment{Version: s.Version()}
 	}
 	first.State = s
@@ -182,7 +182,7 @@ func (f *Feed) passLocked(last *Moment, version uint64, differences int) {
 // have another meaning now.
 func (f *Feed) restartLocked(last *Moment, s state) {
 	f.era = era{log: f.log, restored: f.era.carryOver(last.Version)}
-	f.coverage = coverage{began: s.Version()}
+	f.coverage = coverageFrom(s.Version())
 	now := &Moment{State: s, Version: s.Version(), Revision: last.Revision + 1}
 	f.now.Store(now)
 	f.firstRevision = now.Revision

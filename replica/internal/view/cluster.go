@@ -19,11 +19,10 @@ import (
 
 // Cluster is a resource of one cluster, with the versions of its API server.
 type Cluster struct {
-	member     *fleet.Member
-	feed       *history.Feed
-	namespaced bool
-	gate       Gate
-	missed     *Missed
+	member *fleet.Member
+	feed   *history.Feed
+	gate   Gate
+	missed *Missed
 }
 
 // Gate decides whether a request may read states that are no longer in memory.
@@ -41,7 +40,7 @@ type Gate struct {
 // OfCluster returns the view of a feed of a member, whose missed changes are shared by all views of
 // the member.
 func OfCluster(m *fleet.Member, feed *history.Feed, gate Gate, missed *Missed) *Cluster {
-	return &Cluster{member: m, feed: feed, namespaced: feed.Resource().Namespaced, gate: gate, missed: missed}
+	return &Cluster{member: m, feed: feed, gate: gate, missed: missed}
 }
 
 // Spans implements [View].

@@ -20,20 +20,26 @@ type clusterWatch struct {
 	cluster *Cluster
 	matcher *Matcher
 	start   Start
-	// from is the state that the watch begins with, nil if it begins at a version. Begin
-	// drops it: the watch must not keep that state.
-	from *history.Moment
-	// missed are events from before the cursor. The first call of Next sends them.
-	missed []Event
+	// begins is what the watch begins with, nil afterwards: an idle watch must be small, and must
+	// not keep a state.
+	begins *beginning
 	cursor *fanout.Cursor[*wire.Object]
+}
+
+// beginning is what a watch sends before the changes of its cursor: nothing, a state, or events.
+type beginning struct {
+	// from is the state that Begin returns, nil if the watch begins at a version.
+	from *history.Moment
+	// missed are events that the copy does not have. The first call of Next sends them.
+	missed []Event
 }
 
 // Watch implements [View].
 func (c *Cluster) Watch(ctx context.Context, start Start, m *Matcher) (Watch, error) {
 	w := &clusterWatch{cluster: c, matcher: m, start: start}
 	if start.Initial || start.Version == 0 {
-		var err error
-		w.from, err = c.wait(ctx, start.Version)
+		from, err := c.wait(ctx, start.Version)
+		w.begins = &beginning{from: from}
 		return w, err
 	}
 	if _, err := c.feed.Now(); err != nil {
@@ -49,12 +55,13 @@ func (w *clusterWatch) Begin(ctx context.Context) (*State, error) {
 	var state *State
 	var revision, oldest uint64
 	var err error
-	if w.from != nil {
-		revision = w.from.Revision
+	if w.begins != nil {
+		from := w.begins.from
+		revision = from.Revision
 		if w.start.Initial {
-			state = w.cluster.state(w.from)
+			state = w.cluster.state(from)
 		}
-		w.from = nil
+		w.begins = nil
 	} else if revision, oldest, err = w.resume(ctx); err != nil {
 		if errors.Is(err, history.ErrExpired) {
 			err = status.Expired(fmt.Sprintf("too old resource version: %d (%d)", w.start.Version, oldest), "")
@@ -79,7 +86,7 @@ func (w *clusterWatch) resume(ctx context.Context) (revision, oldest uint64, err
 	if !ok {
 		return 0, oldest, err
 	}
-	w.missed = events
+	w.begins = &beginning{missed: events}
 	return c.feed.Resume(ctx, reached)
 }
 
@@ -89,13 +96,17 @@ func (w *clusterWatch) Eager() bool { return false }
 // Next implements [Watch].
 func (w *clusterWatch) Next(ctx context.Context, due <-chan struct{}, emit func(Event) error) (bool, error) {
 	events := emission{emit: emit}
-	for _, e := range w.missed {
-		if err := events.add(e); err != nil {
-			return events.some, err
+	if w.begins != nil {
+		missed := w.begins.missed
+		w.begins = nil
+		for _, e := range missed {
+			if err := events.add(e); err != nil {
+				return events.some, err
+			}
 		}
-	}
-	if w.missed = nil; events.some {
-		return true, nil
+		if events.some {
+			return true, nil
+		}
 	}
 	batch, err := w.cursor.NextUntil(ctx, due)
 	for ; err == nil && len(batch) > 0; batch, err = w.cursor.TryNext() {
