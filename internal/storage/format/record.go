@@ -300,37 +300,15 @@ func (d *Decoder) items(r *keyindex.Fields, n uint64) (items []Item, err error) 
 	// A grown slice would leave copies behind, to which differences refer.
 	all := make([]Item, 0, min(n, uint64(len(r.B)/usualItem)))
 	for ; n > 0 && r.Err == nil; n-- {
-		i := Item{flags: r.Byte(), seal: d.Seal}
-		i.Key = string(r.Text())
-		i.Version, i.object, i.Manager = r.Number(), r.Number(), r.Text()
-		dictionary, from := r.Number(), uint64(ownBase)
-		if i.flags&differenceFlag != 0 {
-			from = r.Number()
-		}
-		i.Body = r.Text()
-		switch t := delta.Type(i.flags & typeBits); {
-		case r.Err != nil:
-			return nil, r.Err
-		case t != delta.Added && t != delta.Updated && t != delta.Deleted || len(i.Key) == 0,
-			dictionary > uint64(len(d.Sums)), dictionary == 0 && i.flags&differenceFlag != 0:
-			return nil, errors.New("record is malformed")
-		case dictionary > 0 && d.Lost:
-			return nil, errors.New("record names a dictionary of a lost one")
-		case dictionary > 0:
-			i.Dictionary = d.Sums[dictionary-1]
+		i, from, err := d.item(r)
+		if err != nil {
+			return nil, err
 		}
 		wanted := d.Only == "" || i.Key == d.Only
-		switch {
-		case from == ownBase:
-		case from == lastBase && !wanted:
-			i.base = &otherBase
-		case from == lastBase:
-			i.base = d.bases[i.Key]
-		case from-lastBase <= uint64(len(all)):
-			i.base = &all[uint64(len(all))-(from-lastBase)]
-		}
-		if from != ownBase && wanted && !i.base.hasBase(i.Dictionary) {
-			return nil, errors.New("record is a difference from what is not known")
+		if from != ownBase {
+			if i.base = d.baseOf(i.Key, from, all, wanted); wanted && !i.base.hasBase(i.Dictionary) {
+				return nil, errors.New("record is a difference from what is not known")
+			}
 		}
 		all = append(all, i)
 		if last := &all[len(all)-1]; wanted && d.bases != nil && last.hasBase(i.Dictionary) {
@@ -347,6 +325,44 @@ func (d *Decoder) items(r *keyindex.Fields, n uint64) (items []Item, err error) 
 		items = all
 	}
 	return items, r.Err
+}
+
+// item parses one item. From says what a difference is from, see [ownBase].
+func (d *Decoder) item(r *keyindex.Fields) (i Item, from uint64, err error) {
+	i = Item{flags: r.Byte(), seal: d.Seal}
+	i.Key = string(r.Text())
+	i.Version, i.object, i.Manager = r.Number(), r.Number(), r.Text()
+	dictionary := r.Number()
+	if i.flags&differenceFlag != 0 {
+		from = r.Number()
+	}
+	i.Body = r.Text()
+	switch t := delta.Type(i.flags & typeBits); {
+	case r.Err != nil:
+		return i, from, r.Err
+	case t != delta.Added && t != delta.Updated && t != delta.Deleted || len(i.Key) == 0,
+		dictionary > uint64(len(d.Sums)), dictionary == 0 && i.flags&differenceFlag != 0:
+		return i, from, errors.New("record is malformed")
+	case dictionary > 0 && d.Lost:
+		return i, from, errors.New("record names a dictionary of a lost one")
+	case dictionary > 0:
+		i.Dictionary = d.Sums[dictionary-1]
+	}
+	return i, from, nil
+}
+
+// baseOf returns the item with the base of a difference, nil if it is not known. All has the items
+// before it in the same frame or chunk.
+func (d *Decoder) baseOf(key string, from uint64, all []Item, wanted bool) *Item {
+	switch {
+	case from == lastBase && !wanted:
+		return &otherBase
+	case from == lastBase:
+		return d.bases[key]
+	case from-lastBase <= uint64(len(all)):
+		return &all[uint64(len(all))-(from-lastBase)]
+	}
+	return nil
 }
 
 // hasBase reports whether the item has a base that is packed with a dictionary.

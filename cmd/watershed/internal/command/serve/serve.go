@@ -165,8 +165,7 @@ func (o *runner) run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer withdraw()
-	s := &service{servers: []func(context.Context) error{front.Run}, parts: append(r.parts, changes.run),
-		logger: logger}
+	s := &service{[]func(context.Context) error{front.Run}, append(r.parts, changes.run), logger}
 	for _, one := range inside {
 		s.servers = append(s.servers, one.run)
 	}
