@@ -75,7 +75,7 @@ func settingsOf(t *testing.T, objects []*unstructured.Unstructured, d *appsv1.De
 // chartKeys are the keys of the configuration file that the chart determines from other values.
 var chartKeys = []string{
 	"apiVersion", "kind", "listen", "stateDir", "tls", "shutdown", "metricsListen", "sources.inCluster",
-	"sources.directories", "group.name", "group.cluster", "group.namespace", "group.listen", "group.address",
+	"sources.directories", "group",
 }
 
 // TestChart_configSchema checks that the schema of the value config is that of the
