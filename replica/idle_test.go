@@ -46,7 +46,12 @@ func TestIdleWatch_memory(t *testing.T) {
 		return heap + stacks
 	}
 	each(100, 100) // memory that is allocated only once
-	if took := each(n, 100); took > idleLimit {
+	// Other goroutines, whose stacks grow and shrink, only add to a measurement: the least one counts.
+	took := each(n, 100)
+	for tries := 1; took > idleLimit && tries < 5; tries++ {
+		took = min(took, each(n, 100))
+	}
+	if took > idleLimit {
 		t.Errorf("an idle watch takes %d bytes, want %d at most", took, idleLimit)
 	}
 	each(n/5, 1)
