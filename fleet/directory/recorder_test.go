@@ -170,6 +170,12 @@ func describe(m map[string]fleet.Entry) []string {
 // logBuffer is a log that a test reads while it is written.
 type logBuffer struct{ expect.Output }
 
+// has waits until the log has a text.
+func (l *logBuffer) has(t *testing.T, text string) {
+	t.Helper()
+	expect.Soon(t, "the log has "+text, func() bool { return strings.Contains(l.String(), text) })
+}
+
 func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // kubeconfigWith returns a kubeconfig with a context, a cluster and a user of every
