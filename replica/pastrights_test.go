@@ -204,7 +204,7 @@ func TestFleetPast_busyClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while: make e2e runs it")
 	}
-	const clusters = 66
+	const clusters, changesOfEach = 66, 100
 	s, err := simulated.New(&simulated.Options{Clusters: clusters, Pods: 3})
 	expect.NoError(t, err)
 	t.Cleanup(s.Close)
@@ -215,7 +215,7 @@ func TestFleetPast_busyClusters(t *testing.T) {
 	for i := range clusters {
 		m, _ := f.Member(s.Cluster(i).Name())
 		feed, _ := m.Feed(schema.GroupResource{Resource: "pods"})
-		for n := range 30 { // more than a small part
+		for n := range changesOfEach { // more than a small part
 			version := s.Cluster(i).Touch(n % 3)
 			_, err := feed.Wait(t.Context(), version)
 			expect.NoError(t, err)
@@ -239,6 +239,6 @@ func TestFleetPast_busyClusters(t *testing.T) {
 				t.Fatalf("%v is after %v", c.Time, list.Items[i-1].Time)
 			}
 		}
-		return len(list.Items) == 30*len(names)
+		return len(list.Items) == changesOfEach*len(names)
 	})
 }

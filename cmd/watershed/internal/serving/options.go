@@ -51,7 +51,7 @@ type Options struct {
 	// Default 2 minutes.
 	IdleTimeout time.Duration
 
-	// LongRunning reports whether a request is a watch, which ends at once when the server
+	// LongRunning reports whether a request is a watch or a followed log, which ends at once when the server
 	// does. Default: none is, so all of them have Grace.
 	LongRunning func(*http.Request) bool
 	// ReadinessDelay is how long the server goes on after it has begun to report that it is

@@ -202,9 +202,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.opts.LongRunning(limited) {
 		ctx, cancel := context.WithCancel(limited.Context())
 		defer cancel()
-		began := time.Now()
+		began, least := time.Now(), leastWatch
+		if r.URL.Query().Has("follow") {
+			least = 0 // a log cannot be resumed
+		}
 		defer context.AfterFunc(s.watches, func() {
-			_ = timer.Sleep(ctx, leastWatch-time.Since(began))
+			_ = timer.Sleep(ctx, least-time.Since(began))
 			cancel()
 		})()
 		limited = limited.WithContext(ctx)
