@@ -26,6 +26,6 @@
 // # Bounds and ownership
 //
 // A member has one goroutine, which sends two requests in two seconds: it renews its Lease and
-// lists those of the group. It keeps about 300 bytes for each Lease, of which there are at most as
+// lists the Leases of the group. It keeps about 300 bytes for each of them, and there are at most as
 // many as slots. A Lease that has expired and whose bound has passed is deleted.
 package group

@@ -48,8 +48,8 @@ type Peer struct {
 	// Holder is the random ID of its process.
 	Holder string
 	Slot   int
-	// Address and Key are those of its [Options], "" if it has none. Nothing proves that they
-	// are its own, beyond the right to write the Lease.
+	// Address and Key are what its [Options] have, "" if it has none. Nothing proves that the address
+	// and the key are its own, beyond the right to write the Lease.
 	Address, Key string
 	// Format is the format of the Lease. A member with another one than [Format] cannot be
 	// understood.

@@ -24,7 +24,7 @@ import (
 // starts at the same moment.
 const attempts = 5
 
-// round renews the Lease, reads those of the group, and takes one if this process has none.
+// round renews the Lease, reads all Leases of the group, and takes one if this process has none.
 func (m *Member) round(ctx context.Context) error {
 	if err := m.connect(); err != nil {
 		return err

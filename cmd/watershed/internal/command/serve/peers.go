@@ -73,7 +73,8 @@ func (p *peerPort) advertised() (address, key string) {
 	return p.address, p.key.Hash()
 }
 
-// newPeers returns the connections with the others of a group, nil if there is no port for them.
+// newPeers returns the connections with the other replicas of a group, nil if this replica has no port for
+// them.
 func newPeers(port *peerPort, member *group.Member, f *fleet.Fleet, logger *slog.Logger) (p *peers, err error) {
 	if port == nil {
 		return nil, nil
