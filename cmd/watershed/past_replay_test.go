@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -171,6 +172,17 @@ func (p *replay) interrupt() string {
 	return [...]string{"nothing", "the replica", "the API server", "both"}[what]
 }
 
+// answersAt reports whether the server has the states of all resources at a moment.
+func (p *replay) answersAt(moment time.Time) bool {
+	for n := range replayed {
+		at := url.Values{"at": {moment.Format(time.RFC3339Nano)}}
+		if code, _, _ := p.owner.get(p.path(n), at); code != http.StatusOK {
+			return false
+		}
+	}
+	return true
+}
+
 // TestPast_replay makes random changes of several resources while the replica and the API
 // server are restarted. Whatever the replica says about the past must be what etcd had. It
 // may refuse only moments that it has missed.
@@ -197,16 +209,16 @@ func TestPast_replay(t *testing.T) {
 	}
 	p.start()
 	p.follow()
-	// The past begins with the first states in the files. The second follow makes changes after
-	// the moment, so that the newest state does not answer for it.
-	moment := time.Now()
-	p.follow()
-	for n := range replayed {
-		expect.Soon(t, "the first state is stored", func() bool {
-			code, _, _ := p.owner.get(p.path(n), url.Values{"at": {moment.Format(time.RFC3339Nano)}})
-			return code == http.StatusOK
-		})
-	}
+	// The past begins with the first states in the files, which are written after they can be read from
+	// memory. Each follow makes changes after a moment, so that the newest state does not answer for it.
+	var moments []time.Time
+	expect.Soon(t, "the first states are stored", func() bool {
+		if len(moments) < 20 {
+			moments = append(moments, time.Now())
+			p.follow()
+		}
+		return slices.ContainsFunc(moments, p.answersAt)
+	})
 	began := time.Now()
 	for range *replayRounds {
 		p.write(25, true)
