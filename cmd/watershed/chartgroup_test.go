@@ -96,8 +96,8 @@ func checkPeerPort(t *testing.T, p *networkingv1.NetworkPolicy, d *appsv1.Deploy
 	}
 }
 
-// TestChart_group checks the values for a group: in memory the pods are those of a Deployment, with
-// files those of a StatefulSet with a claim for each.
+// TestChart_group checks the values for a group: in memory a Deployment has the pods, with files a StatefulSet
+// that has a claim for each pod.
 func TestChart_group(t *testing.T) {
 	needsDeploy(t, "short", "full")
 	c := newChart(t)

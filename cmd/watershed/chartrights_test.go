@@ -18,8 +18,8 @@ import (
 // rights are the contents of roles and bindings by their identity, without metadata.
 type rights map[string]map[string]any
 
-// rightsOf returns the rights of the program among the objects, except those of extra rules and of a
-// group, which TestChart_group checks.
+// rightsOf returns the rights of the program among the objects, without the rights of extra rules, and without
+// the rights of a group, which TestChart_group checks.
 func rightsOf(objects []*unstructured.Unstructured) rights {
 	all := rights{}
 	for _, o := range objects {

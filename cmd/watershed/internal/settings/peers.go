@@ -49,7 +49,7 @@ func (o *Peers) validate(group string) error {
 }
 
 // ListenPeers listens for other replicas, and returns the address for them. The listener is nil if
-// there is no port for them.
+// this replica has no port for other replicas.
 func (o *Settings) ListenPeers(ctx context.Context) (l net.Listener, address string, err error) {
 	if o.Peers.Listen == "" {
 		return nil, "", nil

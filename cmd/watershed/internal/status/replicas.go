@@ -14,7 +14,7 @@ import (
 const maxDifferences = 8
 
 // Replicas returns a line for each other replica: whether it is connected, and how its copies differ
-// from those of this one.
+// from the copies of this replica.
 func (r *Report) Replicas() []string {
 	var lines []string
 	for i := range r.Clusters.Replicas {

@@ -65,7 +65,8 @@ func (p *peerPort) close() {
 	}
 }
 
-// advertised returns what the Lease of this replica has for the others, "" if there is no port.
+// advertised returns the address and the hash of the key that the Lease of this replica names for other replicas,
+// "" if there is no port.
 func (p *peerPort) advertised() (address, key string) {
 	if p == nil {
 		return "", ""
