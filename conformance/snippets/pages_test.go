@@ -155,12 +155,13 @@ type leftOut struct{ path, command string }
 
 // left are the snippets that are not run, each with the reason.
 var left = map[leftOut]string{
-	{"README.zh-CN.md", ""}:              "a translation: its code blocks are compared with those of README.md",
-	{"examples/README.zh-CN.md", ""}:     "a translation: its code blocks are compared with those of README.md",
-	{"docs/start/operator.zh-CN.md", ""}: "a translation: its code blocks are compared with those of operator.md",
-	{"docs/start/replica.zh-CN.md", ""}:  "a translation: its code blocks are compared with those of replica.md",
-	{"docs/start/library.zh-CN.md", ""}:  "a translation: its code blocks are compared with those of library.md",
-	{"docs/ecosystem.md", ""}:            "needs other programs, which make ecosystem runs",
+	{"README.zh-CN.md", ""}:                  "a translation: its code blocks are compared with those of README.md",
+	{"examples/README.zh-CN.md", ""}:         "a translation: its code blocks are compared with those of README.md",
+	{"docs/start/operator.zh-CN.md", ""}:     "a translation: its code blocks are compared with those of operator.md",
+	{"docs/start/replica.zh-CN.md", ""}:      "a translation: its code blocks are compared with those of replica.md",
+	{"docs/start/library.zh-CN.md", ""}:      "a translation: its code blocks are compared with those of library.md",
+	{"docs/operations/install.zh-CN.md", ""}: "a translation: its code blocks are compared with those of install.md",
+	{"docs/ecosystem.md", ""}:                "needs other programs, which make ecosystem runs",
 	{"docs/operations/troubleshooting.md", "watershed kubeconfig --server"}: "names a server of the reader; " +
 		"docs/start/replica.md runs the command with a server of the test",
 	{"docs/operations/upgrade.md", "watershed version"}: "needs two builds, the old and the new program",
