@@ -50,20 +50,18 @@ func TestSemantics_namesTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestSecurity_namesTestsThatExist fails if SECURITY.md names a test that does not exist.
+// TestSecurity_namesTestsThatExist fails if SECURITY.md, or its translation, names a test that does not exist.
 func TestSecurity_namesTestsThatExist(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	exists := tests(t)
-	named := namedTest.FindAllStringSubmatch(string(text), -1)
-	if len(named) < 10 {
-		t.Fatalf("%d tests found: the page has another shape", len(named))
-	}
-	for _, m := range named {
-		if !exists[m[1]] {
-			t.Errorf("SECURITY.md names %s, which does not exist", m[1])
+	for _, page := range []string{"SECURITY.md", "SECURITY" + translated} {
+		named := namedTest.FindAllStringSubmatch(readPage(t, page), -1)
+		if len(named) < 10 {
+			t.Fatalf("page %s: %d tests found: the page has another shape", page, len(named))
+		}
+		for _, m := range named {
+			if !exists[m[1]] {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
 		}
 	}
 }
