@@ -26,6 +26,8 @@ var (
 	// recordedHash matches the last line of a translation.
 	recordedHash = regexp.MustCompile(`(?:\A|\n)<!-- source sha256: ([0-9a-f]*) -->\n\z`)
 	heading      = regexp.MustCompile(`^(#{1,6}) `)
+	// chineseComment matches the Chinese part of a line of code: a comment, or the labels of a drawing.
+	chineseComment = regexp.MustCompile(`(?:(?:#|//) .*)?\p{Han}.*`)
 )
 
 // translation is a page in Chinese, with slash-separated paths from the root.
@@ -35,10 +37,12 @@ type translation struct {
 }
 
 // TestTranslations_followTheirSource fails when the English source of a Chinese page has
-// changed since the page was reviewed, and when the two pages differ in their headings,
-// table rows or code blocks.
+// changed since the page was reviewed, when the two pages differ in their headings, table
+// rows, code or names in code, and when the page links to an English page that has a
+// Chinese version.
 func TestTranslations_followTheirSource(t *testing.T) {
-	for _, page := range paths(t, translated) {
+	chinese := paths(t, translated)
+	for _, page := range chinese {
 		t.Run(page, func(t *testing.T) {
 			tr := readTranslation(t, page)
 			if *update {
@@ -47,7 +51,7 @@ func TestTranslations_followTheirSource(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, problem := range tr.problems() {
+			for _, problem := range append(tr.problems(), tr.englishLinks(chinese)...) {
 				t.Error(problem)
 			}
 		})
@@ -112,8 +116,82 @@ func (tr translation) problems() []string {
 					chinese[part], tr.path))
 		}
 	}
+	problems = append(problems, tr.otherCode()...)
 	problems = append(problems, missingLink(tr.path, tr.text, "English", tr.source)...)
 	return append(problems, missingLink(tr.source, tr.sourceText, "中文", tr.path)...)
+}
+
+// otherCode returns a sentence for the first line of code that is not the line of the source, apart from what
+// chineseComment matches, and one for each name in code that only one of the two pages has.
+func (tr translation) otherCode() []string {
+	var problems []string
+	english, chinese := code(tr.sourceText), code(tr.text)
+	for i, line := range chinese {
+		if i == len(english) {
+			break // A page with more or fewer blocks is a problem of countParts.
+		}
+		same := line == english[i]
+		if at := chineseComment.FindStringIndex(line); !same && at != nil {
+			same = strings.HasPrefix(english[i], line[:at[0]])
+		}
+		if !same {
+			problems = append(problems,
+				fmt.Sprintf("%s has the line of code %q and %s has %q", tr.source, english[i], tr.path, line))
+			break
+		}
+	}
+	inSource, inPage := namesInCode(tr.sourceText), namesInCode(tr.text)
+	for _, name := range slices.Sorted(maps.Keys(inSource)) {
+		if !inPage[name] {
+			problems = append(problems, fmt.Sprintf("%s has %s and %s does not", tr.source, name, tr.path))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(inPage)) {
+		if !inSource[name] {
+			problems = append(problems, fmt.Sprintf("%s has %s and %s does not", tr.path, name, tr.source))
+		}
+	}
+	return problems
+}
+
+// code returns the lines of a page that are in code blocks, with the lines that begin and end the blocks.
+func code(text string) []string {
+	var lines []string
+	inside := false
+	for line := range strings.Lines(text) {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		if inside || fence {
+			lines = append(lines, strings.TrimSuffix(line, "\n"))
+		}
+		inside = inside != fence
+	}
+	return lines
+}
+
+// namesInCode returns what a page has between backquotes, outside of code blocks.
+func namesInCode(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, line := range prose(text) {
+		for _, name := range inlineCode.FindAllString(line, -1) {
+			names[name] = true
+		}
+	}
+	return names
+}
+
+// englishLinks returns a sentence for each link to an English page whose translation is one of the Chinese pages,
+// apart from the link to the source of the page.
+func (tr translation) englishLinks(chinese []string) []string {
+	var problems []string
+	for _, link := range linksOf(tr.text) {
+		target, _, _ := strings.Cut(link, "#")
+		target = path.Join(path.Dir(tr.path), target)
+		page, found := strings.CutSuffix(target, ".md")
+		if found && target != tr.source && slices.Contains(chinese, page+translated) {
+			problems = append(problems, fmt.Sprintf("%s links to %s, which has a Chinese version", tr.path, link))
+		}
+	}
+	return problems
 }
 
 // missingLink returns a sentence if a page does not have a line that links the same page
@@ -153,8 +231,9 @@ func countParts(text string) map[string]int {
 func TestTranslations_comparisonNamesEachDifference(t *testing.T) {
 	same := translation{
 		path: "docs/page.zh-CN.md", source: "docs/page.md",
-		text:       "# 页\n\n[English](page.md)\n\n## 甲\n\n| 一 |\n|---|\n| 二 |\n\n```\n## x\n| y |\n```\n",
-		sourceText: "# Page\n\n[中文](page.zh-CN.md)\n\n## A\n\n| one |\n|---|\n| two |\n\n```\n## x\n| y |\n```\n",
+		text: "# 页\n\n[English](page.md)\n\n## 甲\n\n| 一 |\n|---|\n| 二 |\n\n```\n## x\n| y |\n$ a  # 运行\n```\n",
+		sourceText: "# Page\n\n[中文](page.zh-CN.md)\n\n## A\n\n| one |\n|---|\n| two |\n\n" +
+			"```\n## x\n| y |\n$ a  # run\n```\n",
 	}
 	if got := same.problems(); len(got) != 1 ||
 		!strings.HasPrefix(got[0], "docs/page.zh-CN.md does not end with the hash of docs/page.md") {
@@ -179,6 +258,12 @@ func TestTranslations_comparisonNamesEachDifference(t *testing.T) {
 		},
 		{"a block", "```\n## x", "```\n```\n```\n## x", "docs/page.md has 2 code blocks and docs/page.zh-CN.md has 1"},
 		{
+			"a line of code", "| y |", "| z |",
+			`docs/page.md has the line of code "| z |" and docs/page.zh-CN.md has "| y |"`,
+		},
+		{"a command", "$ a  # run", "$ b  # run", `docs/page.md has the line of code "$ b  # run" and docs/page.zh-CN.md`},
+		{"a name", "two", "two `--flag`", "docs/page.md has `--flag` and docs/page.zh-CN.md does not"},
+		{
 			"the link", "[中文](page.zh-CN.md)\n", "",
 			"docs/page.md does not have the line [中文](page.zh-CN.md) below its title",
 		},
@@ -196,5 +281,16 @@ func TestTranslations_comparisonNamesEachDifference(t *testing.T) {
 		}) {
 			t.Errorf("%s: the hash was recorded, and still: %q", c.name, got)
 		}
+	}
+}
+
+func TestTranslations_linkToChinesePages(t *testing.T) {
+	page := translation{
+		path: "docs/page.zh-CN.md", source: "docs/page.md",
+		text: "[English](page.md) [a](../README.md#a) [b](../README.zh-CN.md) [c](c.md) `[d](../README.md)`\n",
+	}
+	want := []string{"docs/page.zh-CN.md links to ../README.md#a, which has a Chinese version"}
+	if got := page.englishLinks([]string{"README.zh-CN.md", "docs/page.zh-CN.md"}); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
