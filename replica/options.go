@@ -87,8 +87,8 @@ type Options struct {
 	Authorize func(r *http.Request, q *Request) (*Access, error)
 	// Admit, unless it is nil, may delay or refuse a request, to bound the work in
 	// progress. It is called before Authorize. It may set Passed of the request to false, if
-	// the caller's credentials cannot be passed on. Done is called when the response is
-	// complete, or when a request that the copy was to answer is passed on. Default: no
+	// the caller's credentials cannot be passed on, and may set Started. Done is called when the
+	// response is complete, or when a request that the copy was to answer is passed on. Default: no
 	// bound.
 	Admit func(r *http.Request, q *Request) (done func(), err error)
 	// Audit, unless it is nil, is called after every response, and also when the response to

@@ -54,6 +54,9 @@ type Request struct {
 	// Passed means that the request is passed on to the cluster with the caller's own
 	// credentials, see [Options.PassThrough]. The cluster decides about it.
 	Passed bool
+	// Started, which [Options.Admit] may set, is called when a watch has sent the objects that it
+	// begins with, if it begins with any, and from then on only waits for changes.
+	Started func()
 
 	// trace follows the request, nil if it is not followed.
 	trace Trace
@@ -192,7 +195,7 @@ func (s *Server) readRequest(q *Request, resource kube.Resource, kind view.Kind,
 	one := &read.Request{
 		GroupVersionResource: q.GroupVersionResource, Namespace: q.Namespace, Name: q.Name, Subresource: q.Subresource,
 		Query: q.Query, Watch: q.watches(), WatchPath: q.watchPath, Resource: resource, Kind: kind, View: v,
-		Ambient: q.access.Ambient, Ends: q.ends,
+		Ambient: q.access.Ambient, Ends: q.ends, Started: q.Started,
 		Wait:   func() (end func()) { return q.phase(PhaseWait) },
 		Select: func() (end func()) { return q.phase(PhaseSelect) },
 	}

@@ -59,6 +59,8 @@ type Request struct {
 	// Wait is called before the copy is asked for a version, and Select before the objects of a list
 	// are read from the copy. Neither is nil. The caller calls end when that is done.
 	Wait, Select func() (end func())
+	// Started is called when a watch has sent the objects that it begins with; nil if nobody waits for that.
+	Started func()
 	// Delivery returns the function to call when a change has been written to the client of a watch,
 	// nil if the change is not followed. Delivery is nil if no change is followed.
 	Delivery func(cluster string, r schema.GroupResource, version uint64) (delivered func())

@@ -71,6 +71,9 @@ func (c *call) watch(opts *internalversion.ListOptions, m *view.Matcher) error {
 				return err
 			}
 		}
+		if c.Started != nil {
+			c.Started()
+		}
 		return s.follow(ctx, w, first)
 	})
 }

@@ -17,9 +17,12 @@ type Options struct {
 	// MaxCost limits the units of one request, which is otherwise charged by its number of
 	// objects. Default an eighth of Units.
 	MaxCost int
-	// Waiting limits how many requests wait, in total. Default 1,000.
+	// Waiting limits how many requests wait, in total. Default 2,000: a waiting request takes about
+	// as much memory as an idle watch.
 	Waiting int
-	// WaitingPerUser limits how many requests of one user wait. Default 100.
+	// WaitingPerUser limits how many requests of one user wait. Default half of Waiting: when another
+	// replica ends, all its watches come here at once, and agents often share a service account. A
+	// watch that waits here is silent for less time than one that is told to come back in a second.
 	WaitingPerUser int
 	// MaxWait limits how long a request waits. Default 15 s, as long as in kube-apiserver.
 	MaxWait time.Duration
@@ -50,8 +53,8 @@ func (o *Options) withDefaults() Options {
 	}
 	defaults.Set(&opts.Units, 128*runtime.GOMAXPROCS(0))
 	defaults.Set(&opts.MaxCost, max(1, opts.Units/8))
-	defaults.Set(&opts.Waiting, 1000)
-	defaults.Set(&opts.WaitingPerUser, 100)
+	defaults.Set(&opts.Waiting, 2000)
+	defaults.Set(&opts.WaitingPerUser, max(1, opts.Waiting/2))
 	defaults.Set(&opts.MaxWait, 15*time.Second)
 	defaults.Set(&opts.UnitTime, 4*time.Millisecond)
 	defaults.Set(&opts.Slow, 1000)

@@ -36,7 +36,7 @@ func (a *admission) admit(r *http.Request, q *replica.Request, user string) (don
 	if q.Attributes().Verb != "watch" {
 		return a.limiter.Admit(r.Context(), user, cost)
 	}
-	_, done, err = a.limiter.AdmitWatch(r.Context(), user, cost, overload.Places(len(r.URL.RawQuery)))
+	q.Started, done, err = a.limiter.AdmitWatch(r.Context(), user, cost, overload.Places(len(r.URL.RawQuery)))
 	return done, err
 }
 

@@ -5,14 +5,18 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/fleet"
@@ -26,23 +30,7 @@ import (
 // that are read for them.
 func TestAdmission_costIsWhatIsRead(t *testing.T) {
 	const pods = 3000
-	s, err := simulated.New(&simulated.Options{Clusters: 1, Pods: pods, Namespaces: 10})
-	expect.NoError(t, err)
-	t.Cleanup(s.Close)
-	name := s.Cluster(0).Name()
-	clusters, err := directory.NewStatic(fleet.Entry{Name: name, Config: s.Cluster(0).Config()})
-	expect.NoError(t, err)
-	quiet := slog.New(slog.DiscardHandler)
-	f, err := fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 1 << 20, Logger: quiet})
-	expect.NoError(t, err)
-	var running sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
-	running.Go(func() { _ = f.Run(ctx) })
-	expect.NoError(t, f.WaitForSync(t.Context()))
+	f, name := newPods(t, pods)
 	var cost overload.Cost
 	server, err := replica.New(f, &replica.Options{Logger: quiet,
 		Admit: func(_ *http.Request, q *replica.Request) (func(), error) {
@@ -97,4 +85,71 @@ func TestAdmission_costIsWhatIsRead(t *testing.T) {
 	for _, done := range open {
 		done()
 	}
+}
+
+// TestAdmission_startedWatches opens more watches than may start at the same time: one that has started
+// makes place for the next.
+func TestAdmission_startedWatches(t *testing.T) {
+	f, name := newPods(t, 100)
+	limited := &admission{fleet: f, limiter: overload.New(&overload.Options{
+		Units: 4, WatchStart: time.Hour,
+	})}
+	handler, err := replica.New(f, &replica.Options{Logger: quiet,
+		Admit: func(r *http.Request, q *replica.Request) (func(), error) { return limited.admit(r, q, "user") }})
+	expect.NoError(t, err)
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	member, _ := f.Member(name)
+	feed, _ := member.Feed(schema.GroupResource{Resource: "pods"})
+	now, err := feed.Now()
+	expect.NoError(t, err)
+	version := now.Version
+	for i := range 20 {
+		path := server.URL + "/clusters/" + name + "/api/v1/pods?watch=1"
+		if i%2 == 0 { // it continues
+			path += "&resourceVersion=" + strconv.FormatUint(version, 10)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		expect.NoError(t, err)
+		response, err := server.Client().Do(r)
+		expect.NoError(t, err)
+		t.Cleanup(func() { _ = response.Body.Close() })
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("watch %d is answered with %s", i, response.Status)
+		}
+	}
+	// The header of the last one may be on its way before the watch has started.
+	expect.Eventually(t, time.Minute, func() error {
+		if s := limited.limiter.Stats(); s.InFlight != 0 || s.Watches != 20 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// newPods returns a fleet of one cluster that has so many pods, and the name of the cluster.
+func newPods(t *testing.T, pods int) (f *fleet.Fleet, name string) {
+	t.Helper()
+	s, err := simulated.New(&simulated.Options{Clusters: 1, Pods: pods, Namespaces: 10})
+	expect.NoError(t, err)
+	t.Cleanup(s.Close)
+	name = s.Cluster(0).Name()
+	clusters, err := directory.NewStatic(fleet.Entry{Name: name, Config: s.Cluster(0).Config()})
+	expect.NoError(t, err)
+	f, err = fleet.New(clusters, &fleet.Options{Resources: []string{"pods"}, History: 1 << 20, Logger: quiet})
+	expect.NoError(t, err)
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	running.Go(func() { _ = f.Run(ctx) })
+	expect.NoError(t, f.WaitForSync(t.Context()))
+	return f, name
 }
