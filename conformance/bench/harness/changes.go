@@ -122,18 +122,28 @@ func putEtcd(ctx context.Context, client *http.Client, url, key string, value []
 // It returns how many there were per second.
 func (c *Changes) Run(ctx context.Context, n, rate int) (float64, error) {
 	began := time.Now()
-	errs := make([]error, c.writers)
+	// The number of pods is cut to a multiple of the writers, so that no two
+	// writers have the same pod.
+	pods := c.pods[:len(c.pods)-len(c.pods)%c.writers]
+	err := AtRate(ctx, n, rate, c.writers, func(k int) error { return c.write(ctx, &pods[k%len(pods)]) })
+	return float64(n) / time.Since(began).Seconds(), err
+}
+
+// AtRate calls do with 0 to n-1, each when it is due at that number of calls in a second or as soon
+// as a worker is free. Worker w has the numbers whose remainder is w when they are divided by the
+// number of workers. AtRate ends early with ctx; a worker ends with its first error.
+func AtRate(ctx context.Context, n, rate, workers int, do func(k int) error) error {
+	began := time.Now()
+	errs := make([]error, workers)
 	var all sync.WaitGroup
-	for w := range c.writers {
+	for w := range workers {
 		all.Go(func() {
-			for k := w; k < n && errs[w] == nil && ctx.Err() == nil; k += c.writers {
+			for k := w; k < n && errs[w] == nil && ctx.Err() == nil; k += workers {
 				time.Sleep(time.Until(began.Add(time.Duration(k) * time.Second / time.Duration(rate))))
-				// The number of pods is cut to a multiple of the writers, so that no two
-				// writers have the same pod.
-				errs[w] = c.write(ctx, &c.pods[k%(len(c.pods)-len(c.pods)%c.writers)])
+				errs[w] = do(k)
 			}
 		})
 	}
 	all.Wait()
-	return float64(n) / time.Since(began).Seconds(), errors.Join(errs...)
+	return errors.Join(errs...)
 }

@@ -15,10 +15,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
@@ -62,6 +64,9 @@ type ReplicaOptions struct {
 	Binary string
 	// Flags are added to those of serve.
 	Flags []string
+	// Kubeconfig is a file all of whose contexts are mirrored; one of them has the name of the cluster.
+	// Default: the cluster alone.
+	Kubeconfig string
 }
 
 // StartReplica starts a replica of one resource of the core group, and returns when
@@ -102,11 +107,15 @@ func (r *Replica) start(ctx context.Context, c *kubetest.Cluster, resource strin
 		return err
 	}
 	defer log.Close()
-	r.cmd = exec.Command(binary, "serve", "--kubeconfig", c.Kubeconfig(), "--context", c.Name(),
+	source := []string{"--kubeconfig", opts.Kubeconfig}
+	if opts.Kubeconfig == "" {
+		source = []string{"--kubeconfig", c.Kubeconfig(), "--context", c.Name()}
+	}
+	r.cmd = exec.Command(binary, "serve",
 		"--listen", "127.0.0.1:0", "--state-dir", r.dir, "--resources", resource,
 		// All clients of a benchmark have one address.
 		"--max-connections-per-address", "20000")
-	r.cmd.Args = append(r.cmd.Args, opts.Flags...)
+	r.cmd.Args = slices.Concat(r.cmd.Args, source, opts.Flags)
 	if os.Getenv(profileVariable) != "" {
 		r.cmd.Args = append(r.cmd.Args, "--pprof", "127.0.0.1:0")
 	}
@@ -212,6 +221,25 @@ func (r *Replica) list(ctx context.Context, resource string) error {
 		return err
 	}
 	return body.Close()
+}
+
+// Metrics returns the metrics of the replica as text.
+func (r *Replica) Metrics(ctx context.Context) (string, error) {
+	root, _, _ := strings.Cut(strings.TrimPrefix(r.Config.Host, "https://"), "/")
+	all := Server{Process: r.Process, Config: rest.CopyConfig(r.Config)}
+	all.Config.Host = "https://" + root
+	client, err := all.Client()
+	if err != nil {
+		return "", err
+	}
+	defer client.CloseIdleConnections()
+	body, err := all.Get(ctx, client, "/metrics", Format{Accept: "text/plain"})
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	return string(text), err
 }
 
 // Close ends the replica and waits until it has ended.

@@ -100,6 +100,12 @@ func (s *SimulationService) Clusters(_ struct{}, all *[]SimulatedCluster) error 
 	return nil
 }
 
+// Stats returns what all clusters together have counted.
+func (s *SimulationService) Stats(_ struct{}, sum *simulated.Stats) error {
+	*sum = s.s.Stats()
+	return nil
+}
+
 // ChurnOrder makes pods change.
 type ChurnOrder struct {
 	// Rate is changes per second over all clusters.
@@ -141,4 +147,10 @@ func DialSimulation(addr string) (*SimulationClient, error) {
 func (c *SimulationClient) Churn(perSecond, seconds int) (n int, err error) {
 	err = c.Call(SimulationRole+".Churn", ChurnOrder{Rate: perSecond, Seconds: seconds}, &n)
 	return n, err
+}
+
+// Stats returns what all clusters together have counted.
+func (c *SimulationClient) Stats() (sum simulated.Stats, err error) {
+	err = c.Call(SimulationRole+".Stats", struct{}{}, &sum)
+	return sum, err
 }
