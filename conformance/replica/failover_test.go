@@ -32,6 +32,7 @@ var (
 	failoverRate     = flag.Int("failover.rate", 40, "how many requests TestFailover sends in a second")
 	failoverReady    = flag.Duration("failover.ready", time.Second,
 		"how long both replicas are ready before TestFailover ends the next one")
+	failoverGroup = flag.Bool("failover.group", false, "make the replicas of TestFailover a replica group")
 )
 
 // TestFailover kills one of two replicas behind a load balancer, again and again, and then ends each in
@@ -71,6 +72,10 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 		}
 		if files {
 			f.flags[i] = append(f.flags[i], "--data-dir", filepath.Join(f.dirs[i], "data"))
+		}
+		if *failoverGroup {
+			f.flags[i] = append(f.flags[i], "--pass-through", "--replica-group", "failover",
+				"--group-cluster", clusterName, "--group-namespace", "default", "--group-listen", "127.0.0.1:0")
 		}
 	}
 	f.balancer = newBalancer(t)
@@ -113,6 +118,7 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 		for i := range phase.times {
 			which := i % 2
 			time.Sleep(*failoverReady) // the period of the measurement
+			f.load.disturb()
 			phase.end(f.replicas[which])
 			f.start(which)
 			f.awaitReady()

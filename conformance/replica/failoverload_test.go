@@ -39,7 +39,17 @@ type failoverLoad struct {
 	running sync.WaitGroup
 
 	requests, again, failed atomic.Int64
+
+	mu sync.Mutex
+	// ended is when the last replica was ended.
+	ended time.Time
+	// disturbed has how long requests took, with their repetition, that were in progress when a replica
+	// was ended or began within failoverTime after that.
+	disturbed []time.Duration
 }
+
+// failoverTime is how long after the end of a replica a request counts as one of the fail-over.
+const failoverTime = 5 * time.Second
 
 // failoverClients is how many clients share the watches, and how many others the requests. Each has a
 // connection of its own. The requests are apart because of net/http: if a request is written to a
@@ -130,6 +140,7 @@ func (l *failoverLoad) request(ctx context.Context, client dynamic.Interface, nu
 	}
 	for ctx.Err() == nil {
 		l.requests.Add(1)
+		began := time.Now()
 		if err := send(); err != nil && ctx.Err() == nil {
 			l.again.Add(1)
 			if err := send(); err != nil && ctx.Err() == nil {
@@ -137,6 +148,7 @@ func (l *failoverLoad) request(ctx context.Context, client dynamic.Interface, nu
 				l.t.Logf("a request failed twice: %v", err)
 			}
 		}
+		l.took(began)
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -144,8 +156,39 @@ func (l *failoverLoad) request(ctx context.Context, client dynamic.Interface, nu
 	}
 }
 
+// disturb records that a replica is being ended.
+func (l *failoverLoad) disturb() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = time.Now()
+}
+
+// took records how long a request took if it is one of a fail-over.
+func (l *failoverLoad) took(began time.Time) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended.IsZero() && now.After(l.ended) && began.Before(l.ended.Add(failoverTime)) {
+		l.disturbed = append(l.disturbed, now.Sub(began))
+	}
+}
+
+// p99 returns what 99 of 100 requests of fail-overs took at most, 0 if there were none.
+func (l *failoverLoad) p99() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.disturbed) == 0 {
+		return 0
+	}
+	slices.Sort(l.disturbed)
+	return l.disturbed[len(l.disturbed)*99/100]
+}
+
 // reset begins a new measurement.
 func (l *failoverLoad) reset() {
+	l.mu.Lock()
+	l.ended, l.disturbed = time.Time{}, nil
+	l.mu.Unlock()
 	l.requests.Store(0)
 	l.again.Store(0)
 	l.failed.Store(0)
@@ -167,9 +210,9 @@ func (l *failoverLoad) String() string {
 		silence = max(silence, f.longest())
 		expired, broken = expired+f.expired.Load(), broken+f.broken.Load()
 	}
-	return fmt.Sprintf("requests=%d retried=%d failed-after-retry=%d silence-ms-max=%d "+
+	return fmt.Sprintf("requests=%d retried=%d failed-after-retry=%d request-ms-p99=%d silence-ms-max=%d "+
 		"relists-busy=%d relists-idle=%d versions-expired=%d other-errors=%d",
-		l.requests.Load(), l.again.Load(), l.failed.Load(), silence.Milliseconds(), busy, idle, expired, broken)
+		l.requests.Load(), l.again.Load(), l.failed.Load(), l.p99().Milliseconds(), silence.Milliseconds(), busy, idle, expired, broken)
 }
 
 // refusals returns the errors of requests for watches, with how often each occurred.
