@@ -261,7 +261,7 @@ diff: ## the full differential runs: against client-go with the race detector, a
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
 
 .PHONY: bench
-bench: ## one benchmark side by side with its rival: NAME=store|fanout|sync|handlers|heap|relist|restart|churn|disk|history|fleet|fleetrestart|list|watch|overhead|secrets|auth|scrape|verify|operators
+bench: ## one benchmark side by side with its rival: NAME=store|fanout|sync|handlers|heap|relist|restart|churn|disk|history|fleet|fleetrestart|list|watch|overhead|secrets|auth|scrape|verify|operators|replicas
 	cd conformance && go run ./bench $(NAME)
 
 .PHONY: pages

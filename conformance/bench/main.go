@@ -24,6 +24,7 @@ import (
 	"github.com/watershed-project/watershed/conformance/bench/harness"
 	"github.com/watershed-project/watershed/conformance/bench/history"
 	"github.com/watershed-project/watershed/conformance/bench/operators"
+	"github.com/watershed-project/watershed/conformance/bench/replicas"
 )
 
 // benchmarks are the names that make bench accepts.
@@ -38,6 +39,7 @@ var benchmarks = map[string]func(io.Writer) error{
 	"operators":    operators.Bench,
 	"overhead":     benchOverhead,
 	"relist":       benchRelist,
+	"replicas":     replicas.Bench,
 	"restart":      benchRestart,
 	"secrets":      benchSecrets,
 	"sync":         benchSync,
