@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +24,7 @@ import (
 
 const (
 	// costRounds is how many periods each pair of replicas has, and costSeconds how long a period is.
-	costRounds, costSeconds = 8, 6
+	costRounds, costSeconds = 8, 5
 	// costReads and costWrites are how many reads and writes each replica has in a second, and costChanges
 	// how many pods of the cluster change.
 	costReads, costWrites, costChanges = 100, 10, 100
@@ -67,13 +69,13 @@ func (c *cost) writeAdded() float64 {
 	return harness.InMilliseconds(group.p50 - alone.p50)
 }
 
-// cpuAdded returns the median, over the periods, of the share of CPU that a replica uses more in a group.
-func (c *cost) cpuAdded() float64 {
+// cpuAdded returns, for each period, the share of CPU that a replica uses more in a group.
+func (c *cost) cpuAdded() []float64 {
 	ratios := make([]float64, len(c.cpu[0]))
 	for i := range ratios {
 		ratios[i] = c.cpu[1][i]/c.cpu[0][i] - 1
 	}
-	return median(ratios)
+	return ratios
 }
 
 // memoryAdded returns the median, over the periods, of the bytes of RSS that a replica has more in a group.
@@ -171,46 +173,70 @@ const configMaps = "/api/v1/namespaces/" + groupNamespace + "/configmaps"
 // object returns the name of a config map that is written.
 func object(k int) string { return fmt.Sprintf("written-%d", k%costObjects) }
 
-// prepare creates the config maps, and waits until the replicas of the group acknowledge notes.
+// prepare creates the config maps, and waits until the replicas of the group have found each other.
 func prepare(ctx context.Context, pairs [2][2]*subject) error {
 	ctx, cancel := context.WithTimeout(ctx, costPatience)
 	defer cancel()
 	for k := range costObjects {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, object(k))
-		if _, err := pairs[0][0].send(ctx, http.MethodPost, configMaps, body); err != nil {
+		if err := pairs[0][0].send(ctx, http.MethodPost, configMaps, body); err != nil {
 			return err
 		}
 	}
 	for _, s := range pairs[1] {
-		for {
-			warnings, err := s.write(ctx, 0)
-			if err != nil {
-				return err
-			}
-			if warnings == "" {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s acknowledges no note: %s", s.Name, warnings)
-			case <-time.After(100 * time.Millisecond):
-			}
+		if err := awaitMetrics(ctx, s.Replica, isConnected); err != nil {
+			return fmt.Errorf("the other replica is not connected: %w", err)
 		}
 	}
 	return nil
 }
 
-// write writes a config map, and returns the warnings of the response.
-func (s *subject) write(ctx context.Context, k int) (warnings string, err error) {
+// isConnected reports whether a replica and one other can send to each other.
+func isConnected(metrics string) bool {
+	return strings.Contains(metrics, `watershed_peers{state="connected"} 1`)
+}
+
+// awaitMetrics waits until the metrics of a replica are as they should be.
+func awaitMetrics(ctx context.Context, r *harness.Replica, good func(string) bool) error {
+	for {
+		text, err := r.Metrics(ctx)
+		if err != nil || good(text) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// acknowledged returns how many writes of a replica were acknowledged by all others.
+func (s *subject) acknowledged(ctx context.Context) (n int, err error) {
+	text, err := s.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	found := acknowledgedNotes.FindStringSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("%s has no notes", s.Name)
+	}
+	return strconv.Atoi(found[1])
+}
+
+var acknowledgedNotes = regexp.MustCompile(`(?m)^watershed_peer_notes_total\{result="acknowledged"\} (\d+)$`)
+
+// write writes a config map.
+func (s *subject) write(ctx context.Context, k int) error {
 	body := fmt.Sprintf(`{"data":{"at":"%d"}}`, time.Now().UnixNano())
 	return s.send(ctx, http.MethodPatch, configMaps+"/"+object(k), body)
 }
 
-// send sends a request, and returns the warnings of the response.
-func (s *subject) send(ctx context.Context, method, path, body string) (warnings string, err error) {
+// send sends a request.
+func (s *subject) send(ctx context.Context, method, path, body string) error {
 	req, err := http.NewRequestWithContext(ctx, method, s.as.Config.Host+path, strings.NewReader(body))
 	if err != nil {
-		return "", err
+		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+s.as.Config.BearerToken)
 	req.Header.Set("Content-Type", harness.JSON)
@@ -219,40 +245,36 @@ func (s *subject) send(ctx context.Context, method, path, body string) (warnings
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
 		err = fmt.Errorf("%s %s: %s: %.200s", method, path, resp.Status, text)
 	}
-	return strings.Join(resp.Header.Values("Warning"), "; "), err
+	return err
 }
 
 // time times writes through a replica alone and through one in a group, one after the other.
 func (c *cost) time(ctx context.Context, alone, group *subject) error {
 	const warm = writeCount / 10
-	unacknowledged := 0
 	for k := range warm + writeCount {
 		for turn := range 2 {
 			i := (k + turn) % 2
 			began := time.Now()
-			warnings, err := [2]*subject{alone, group}[i].write(ctx, k)
-			if err != nil {
+			if err := [2]*subject{alone, group}[i].write(ctx, k); err != nil {
 				return err
 			}
 			if k >= warm {
 				c.writes[i] = append(c.writes[i], time.Since(began))
 			}
-			if warnings != "" {
-				unacknowledged++
-			}
 		}
 	}
-	if unacknowledged > writeCount/10 {
-		return fmt.Errorf("%d of %d writes were not acknowledged by the other replica", unacknowledged, warm+writeCount)
+	n, err := group.acknowledged(ctx)
+	if err == nil && n < writeCount {
+		err = fmt.Errorf("the other replica has acknowledged %d of %d writes", n, warm+writeCount)
 	}
-	return nil
+	return err
 }
 
 // period measures both replicas of pair i under load.
@@ -280,10 +302,7 @@ func (c *cost) period(ctx context.Context, i int, pair [2]*subject, changes *har
 			errs[2*k] = harness.AtRate(ctx, costReads*seconds, costReads, costWorkers, func(n int) error { return s.read(ctx, n) })
 		})
 		loads.Go(func() {
-			errs[2*k+1] = harness.AtRate(ctx, costWrites*seconds, costWrites, costWorkers, func(n int) error {
-				_, err := s.write(ctx, n)
-				return err
-			})
+			errs[2*k+1] = harness.AtRate(ctx, costWrites*seconds, costWrites, costWorkers, func(n int) error { return s.write(ctx, n) })
 		})
 	}
 	loads.Go(func() { _, errs[len(errs)-1] = changes.Run(ctx, costChanges*seconds, costChanges) })

@@ -20,7 +20,7 @@ import (
 const (
 	// killsVariable is how many times a replica is killed.
 	killsVariable = "WATERSHED_KILLS"
-	failoverKills = 6
+	failoverKills = 5
 	// failoverWatches is how many watches there are, half of them of a resource that changes five times
 	// a second, and failoverRate how many requests in a second.
 	failoverWatches, failoverRate = 100, 100
@@ -66,8 +66,13 @@ func measureFailover(ctx context.Context) (f failover, err error) {
 	if err != nil {
 		return f, fmt.Errorf("TestFailover: %w: %s", err, text)
 	}
+	return f, f.read(string(text))
+}
+
+// read reads the output of TestFailover.
+func (f *failover) read(text string) (err error) {
 	values := map[string]int{}
-	for _, field := range strings.Fields(string(failoverResult.Find(text))) {
+	for _, field := range strings.Fields(failoverResult.FindString(text)) {
 		name, value, _ := strings.Cut(field, "=")
 		if n, err := strconv.Atoi(value); err == nil {
 			values[name] = n
@@ -83,5 +88,5 @@ func measureFailover(ctx context.Context) (f failover, err error) {
 	f.p99, f.silence = number("request-ms-p99"), number("silence-ms-max")
 	f.relists = number("relists-busy") + number("relists-idle")
 	f.requests, f.retried, f.failed = number("requests"), number("retried"), number("failed-after-retry")
-	return f, err
+	return err
 }

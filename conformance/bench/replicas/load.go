@@ -28,7 +28,7 @@ const (
 	clustersVariable, windowVariable = "WATERSHED_CLUSTERS", "WATERSHED_WINDOW"
 	// loadWindow is the default in seconds. Watches are restarted after five to ten minutes, so only a window of
 	// wholeWindow is published.
-	loadWindow, wholeWindow = 60, 900
+	loadWindow, wholeWindow = 30, 900
 	// loadPods is how many pods a simulated cluster has. They do not change.
 	loadPods = 100
 	// loadReady is how long the replicas may take to read all clusters.
@@ -212,21 +212,10 @@ func (f *loadFleet) awaitRead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, loadReady)
 	defer cancel()
 	for _, r := range f.replicas {
-		for {
-			text, err := r.Metrics(ctx)
-			if err != nil {
-				return err
-			}
-			live := strings.Count(text, `state="live"} 1`)
-			found := len(f.replicas) == 1 || strings.Contains(text, `watershed_peers{state="connected"} 1`)
-			if live == f.clusters+1 && found {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%d of %d clusters are live, and the other replica is connected: %t", live, f.clusters+1, found)
-			case <-time.After(200 * time.Millisecond):
-			}
+		if err := awaitMetrics(ctx, r, func(text string) bool {
+			return strings.Count(text, `state="live"} 1`) == f.clusters+1 && (len(f.replicas) == 1 || isConnected(text))
+		}); err != nil {
+			return fmt.Errorf("a replica has not read all clusters: %w", err)
 		}
 	}
 	return nil
@@ -269,13 +258,13 @@ func (f *loadFleet) counts(audit string) (l load, err error) {
 	for _, p := range f.peers {
 		l.peers += p.Stats().Up + p.Stats().Down
 	}
-	l.leases, err = countLeases(audit, "watershed.dev/replica-group="+f.group, f.group+"-")
+	l.leases, err = countLeases(audit, f.group)
 	return l, err
 }
 
 // countLeases returns how many requests for the Leases of a group an audit log has. A list names the group in
 // its selector, and other requests have its name in that of the Lease.
-func countLeases(path, selector, prefix string) (n int64, err error) {
+func countLeases(path, group string) (n int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return 0, err
@@ -292,7 +281,7 @@ func countLeases(path, selector, prefix string) (n int64, err error) {
 			continue // it is being written
 		}
 		query := strings.NewReplacer("%2F", "/", "%3D", "=").Replace(event.RequestURI)
-		if strings.HasPrefix(event.ObjectRef.Name, prefix) || strings.HasSuffix(query+"&", selector+"&") {
+		if strings.HasPrefix(event.ObjectRef.Name, group+"-") || strings.HasSuffix(query, "replica-group="+group) {
 			n++
 		}
 	}
