@@ -27,7 +27,9 @@ const (
 	costRounds, costSeconds = 8, 5
 	// costReads and costWrites are how many reads and writes each replica has in a second, and costChanges
 	// how many pods of the cluster change.
-	costReads, costWrites, costChanges = 100, 10, 100
+	costReads, costWrites, costChanges = 200, 20, 100
+	// costRest is how many seconds the replicas are measured without any load.
+	costRest = 20
 	// costWorkers is how many requests each replica has at once.
 	costWorkers = 4
 	// writeCount is how many writes through a replica are timed.
@@ -42,23 +44,25 @@ const (
 type cost struct {
 	each time.Duration
 	// writes has how long each write took. cpu has the cores that a replica used, and memory its RSS in
-	// bytes, by period.
+	// bytes, by period. rest has the cores that a replica used without any load.
 	writes      [2]harness.Latencies
 	cpu, memory [2][]float64
+	rest        [2]float64
 }
 
 // costReading is a row of the table.
 type costReading struct {
-	p50, p99    time.Duration
-	cpu, memory float64
+	p50, p99 time.Duration
+	// cpu and rest are cores, under load and without, and memory is in bytes.
+	cpu, rest, memory float64
 }
 
-// readings returns the medians.
+// readings returns the medians, and the mean of the CPU.
 func (c *cost) readings() (alone, group costReading) {
 	var all [2]costReading
 	for i := range all {
 		all[i].p50, all[i].p99, _ = c.writes[i].Quantiles()
-		all[i].cpu, all[i].memory = median(c.cpu[i]), median(c.memory[i])
+		all[i].cpu, all[i].rest, all[i].memory = mean(c.cpu[i]), c.rest[i], median(c.memory[i])
 	}
 	return all[0], all[1]
 }
@@ -69,13 +73,21 @@ func (c *cost) writeAdded() float64 {
 	return harness.InMilliseconds(group.p50 - alone.p50)
 }
 
-// cpuAdded returns, for each period, the share of CPU that a replica uses more in a group.
-func (c *cost) cpuAdded() []float64 {
+// cpuAdded returns the share of CPU that a replica uses more in a group, and the least and the greatest share
+// of a period.
+func (c *cost) cpuAdded() (all, least, most float64) {
 	ratios := make([]float64, len(c.cpu[0]))
 	for i := range ratios {
 		ratios[i] = c.cpu[1][i]/c.cpu[0][i] - 1
 	}
-	return ratios
+	return mean(c.cpu[1])/mean(c.cpu[0]) - 1, slices.Min(ratios), slices.Max(ratios)
+}
+
+// noteCPU returns the processor time that a write costs both replicas of a group together, besides what the
+// group costs at rest: each of them gives as many notes as it receives.
+func (c *cost) noteCPU() time.Duration {
+	added := mean(c.cpu[1]) - mean(c.cpu[0]) - (c.rest[1] - c.rest[0])
+	return time.Duration(added / costWrites * float64(time.Second))
 }
 
 // memoryAdded returns the median, over the periods, of the bytes of RSS that a replica has more in a group.
@@ -85,6 +97,14 @@ func (c *cost) memoryAdded() float64 {
 		differences[i] = c.memory[1][i] - c.memory[0][i]
 	}
 	return median(differences)
+}
+
+func mean(of []float64) float64 {
+	sum := 0.0
+	for _, x := range of {
+		sum += x
+	}
+	return sum / float64(len(of))
 }
 
 func median(of []float64) float64 {
@@ -135,6 +155,9 @@ func (b *bench) measureCost(ctx context.Context) (c cost, err error) {
 		return c, err
 	}
 	if err := c.time(ctx, pairs[0][0], pairs[1][0]); err != nil {
+		return c, err
+	}
+	if err := c.idle(pairs); err != nil {
 		return c, err
 	}
 	changes, err := harness.StoredChanges(b.Cluster.Cluster, b.Pods)
@@ -277,19 +300,41 @@ func (c *cost) time(ctx context.Context, alone, group *subject) error {
 	return err
 }
 
+// used returns the processor time that both replicas of a pair have used.
+func used(pair [2]*subject) (sum time.Duration, err error) {
+	for _, s := range pair {
+		cpu, err := s.CPU()
+		if err != nil {
+			return 0, err
+		}
+		sum += cpu
+	}
+	return sum, nil
+}
+
+// idle measures all replicas without any load.
+func (c *cost) idle(pairs [2][2]*subject) error {
+	var before, after [2]time.Duration
+	for _, at := range []*[2]time.Duration{&before, &after} {
+		if at == &after {
+			time.Sleep(costRest * time.Second) // the period of the measurement
+		}
+		for i, pair := range pairs {
+			var err error
+			if at[i], err = used(pair); err != nil {
+				return err
+			}
+		}
+	}
+	for i, pair := range pairs {
+		c.rest[i] = (after[i] - before[i]).Seconds() / costRest / float64(len(pair))
+	}
+	return nil
+}
+
 // period measures both replicas of pair i under load.
 func (c *cost) period(ctx context.Context, i int, pair [2]*subject, changes *harness.Changes, warm bool) error {
-	used := func() (sum time.Duration, err error) {
-		for _, s := range pair {
-			cpu, err := s.CPU()
-			if err != nil {
-				return 0, err
-			}
-			sum += cpu
-		}
-		return sum, nil
-	}
-	before, err := used()
+	before, err := used(pair)
 	if err != nil {
 		return err
 	}
@@ -307,7 +352,7 @@ func (c *cost) period(ctx context.Context, i int, pair [2]*subject, changes *har
 	}
 	loads.Go(func() { _, errs[len(errs)-1] = changes.Run(ctx, costChanges*seconds, costChanges) })
 	loads.Wait()
-	after, err := used()
+	after, err := used(pair)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}

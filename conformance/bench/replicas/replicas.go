@@ -123,15 +123,16 @@ func (b *bench) groupFlags(group, listen string) []string {
 // report returns the report of the fail-over and of the costs of a replica.
 func (b *bench) report(f failover, c cost) *harness.Report {
 	alone, group := c.readings()
-	added := c.cpuAdded()
+	added, least, most := c.cpuAdded()
 	r := &harness.Report{
 		Name: "replicas",
-		Heading: fmt.Sprintf("Two replicas of %s pods, with `--pass-through`; each has %d reads and %d writes/s, and the "+
+		Heading: fmt.Sprintf("Two replicas of %s pods with `--pass-through`; each has %d reads and %d writes/s, and the "+
 			"cluster %d changes/s; %d periods of %d s, in turns with two replicas without a group. "+
-			"CPU and memory of one replica, medians; in a group %s of CPU more, from %s to %s, and %.1f MB more. "+
+			"CPU and memory of one replica; in a group %s of CPU more (%s to %s in a period; %d us for the note of each write, in both replicas "+
+			"together), and %.1f MB more. "+
 			"%d writes through a replica of each pair, one at a time. %s.",
 			harness.Whole(float64(b.Pods)), costReads, costWrites, costChanges, len(c.cpu[0]), int(c.each.Seconds()),
-			percent(median(added)), percent(slices.Min(added)), percent(slices.Max(added)), c.memoryAdded()/1e6,
+			percent(added), percent(least), percent(most), c.noteCPU().Microseconds(), c.memoryAdded()/1e6,
 			len(c.writes[0]), f),
 		Columns:  []string{"replica"},
 		Measures: harness.Program,
@@ -139,7 +140,7 @@ func (b *bench) report(f failover, c cost) *harness.Report {
 		Partial:  harness.IsExperiment() || os.Getenv(caseVariable) != "" || f.reduced,
 		Figure:   harness.Figure{Title: "A replica alone and in a group"},
 		Summary: fmt.Sprintf("replicas: failover-ms-p99=%d silence-ms-max=%d relists=%d write-ms-added=%.2f cpu-added=%s",
-			f.p99, f.silence, f.relists, c.writeAdded(), percent(median(added))),
+			f.p99, f.silence, f.relists, c.writeAdded(), percent(added)),
 	}
 	type reading = costReading
 	harness.AddRows(r, []harness.Row[reading]{
@@ -151,6 +152,7 @@ func (b *bench) report(f failover, c cost) *harness.Report {
 		harness.Ms("p99, ms", "%.2f", func(r reading) time.Duration { return r.p99 }).As("write-p99", "ms"),
 		harness.Col("CPU, ms in a second", "%.1f", func(r reading) float64 { return r.cpu * 1e3 }, "CPU, ms in a second").
 			As("cpu", "ms"),
+		harness.Col("at rest", "%.1f", func(r reading) float64 { return r.rest * 1e3 }).As("rest", "ms"),
 		harness.Col("RSS, MB", "%.1f", func(r reading) float64 { return r.memory / 1e6 }, "RSS, MB").As("memory", "MB"),
 	)
 	r.Value("failover.p99", float64(f.p99), "ms")
@@ -158,7 +160,8 @@ func (b *bench) report(f failover, c cost) *harness.Report {
 	r.Value("failover.relists", float64(f.relists), "")
 	r.Value("failover.failed", float64(f.failed), "")
 	r.Value("write-added", c.writeAdded(), "ms")
-	r.Value("cpu-added", median(added)*100, "%")
+	r.Value("cpu-added", added*100, "%")
+	r.Value("note-cpu", float64(c.noteCPU().Microseconds()), "us")
 	r.Value("memory-added", c.memoryAdded()/1e6, "MB")
 	return r
 }

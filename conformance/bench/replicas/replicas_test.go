@@ -41,8 +41,12 @@ func TestCost_comparesThePeriods(t *testing.T) {
 	if got := c.writeAdded(); got != 1.5 {
 		t.Errorf("a write takes %v ms more, want 1.5", got)
 	}
-	if got := percent(median(c.cpuAdded())); got != "10.0%" {
-		t.Errorf("CPU grows by %s, want 10.0%%", got)
+	if all, least, most := c.cpuAdded(); percent(all) != "58.6%" || least != 0 || percent(most) != "100.0%" {
+		t.Errorf("CPU grows by %s, %v to %v, want 58.6%%, 0 to 1", percent(all), least, most)
+	}
+	c.cpu, c.rest = [2][]float64{{0.1, 0.2}, {0.12, 0.2}}, [2]float64{0.002, 0.004}
+	if got := c.noteCPU().Round(time.Microsecond); got != 8*time.Millisecond/costWrites {
+		t.Errorf("a note takes %s", got)
 	}
 	if got := c.memoryAdded(); got != 1 {
 		t.Errorf("memory grows by %v, want 1", got)
