@@ -212,7 +212,8 @@ func (l *failoverLoad) String() string {
 	}
 	return fmt.Sprintf("requests=%d retried=%d failed-after-retry=%d request-ms-p99=%d silence-ms-max=%d "+
 		"relists-busy=%d relists-idle=%d versions-expired=%d other-errors=%d",
-		l.requests.Load(), l.again.Load(), l.failed.Load(), l.p99().Milliseconds(), silence.Milliseconds(), busy, idle, expired, broken)
+		l.requests.Load(), l.again.Load(), l.failed.Load(), l.p99().Milliseconds(), silence.Milliseconds(), busy, idle,
+		expired, broken)
 }
 
 // refusals returns the errors of requests for watches, with how often each occurred.

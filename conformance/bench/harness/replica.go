@@ -20,7 +20,6 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/watershed-project/watershed/internal/kubetest"
@@ -221,25 +220,6 @@ func (r *Replica) list(ctx context.Context, resource string) error {
 		return err
 	}
 	return body.Close()
-}
-
-// Metrics returns the metrics of the replica as text.
-func (r *Replica) Metrics(ctx context.Context) (string, error) {
-	root, _, _ := strings.Cut(strings.TrimPrefix(r.Config.Host, "https://"), "/")
-	all := Server{Process: r.Process, Config: rest.CopyConfig(r.Config)}
-	all.Config.Host = "https://" + root
-	client, err := all.Client()
-	if err != nil {
-		return "", err
-	}
-	defer client.CloseIdleConnections()
-	body, err := all.Get(ctx, client, "/metrics", Format{Accept: "text/plain"})
-	if err != nil {
-		return "", err
-	}
-	defer body.Close()
-	text, err := io.ReadAll(body)
-	return string(text), err
 }
 
 // Close ends the replica and waits until it has ended.

@@ -222,7 +222,7 @@ func isConnected(metrics string) bool {
 // awaitMetrics waits until the metrics of a replica are as they should be.
 func awaitMetrics(ctx context.Context, r *harness.Replica, good func(string) bool) error {
 	for {
-		text, err := r.Metrics(ctx)
+		text, err := metricsOf(ctx, r)
 		if err != nil || good(text) {
 			return err
 		}
@@ -234,9 +234,28 @@ func awaitMetrics(ctx context.Context, r *harness.Replica, good func(string) boo
 	}
 }
 
+// metricsOf returns the metrics of a replica as text.
+func metricsOf(ctx context.Context, r *harness.Replica) (string, error) {
+	address, _, _ := strings.Cut(strings.TrimPrefix(r.Config.Host, "https://"), "/")
+	root := harness.Server{Process: r.Process, Config: rest.CopyConfig(r.Config)}
+	root.Config.Host = "https://" + address
+	client, err := root.Client()
+	if err != nil {
+		return "", err
+	}
+	defer client.CloseIdleConnections()
+	body, err := root.Get(ctx, client, "/metrics", harness.Format{Accept: "text/plain"})
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	return string(text), err
+}
+
 // acknowledged returns how many writes of a replica were acknowledged by all others.
 func (s *subject) acknowledged(ctx context.Context) (n int, err error) {
-	text, err := s.Metrics(ctx)
+	text, err := metricsOf(ctx, s.Replica)
 	if err != nil {
 		return 0, err
 	}
@@ -344,10 +363,12 @@ func (c *cost) period(ctx context.Context, i int, pair [2]*subject, changes *har
 	seconds := int(c.each.Seconds())
 	for k, s := range pair {
 		loads.Go(func() {
-			errs[2*k] = harness.AtRate(ctx, costReads*seconds, costReads, costWorkers, func(n int) error { return s.read(ctx, n) })
+			errs[2*k] = harness.AtRate(ctx, costReads*seconds, costReads, costWorkers,
+				func(n int) error { return s.read(ctx, n) })
 		})
 		loads.Go(func() {
-			errs[2*k+1] = harness.AtRate(ctx, costWrites*seconds, costWrites, costWorkers, func(n int) error { return s.write(ctx, n) })
+			errs[2*k+1] = harness.AtRate(ctx, costWrites*seconds, costWrites, costWorkers,
+				func(n int) error { return s.write(ctx, n) })
 		})
 	}
 	loads.Go(func() { _, errs[len(errs)-1] = changes.Run(ctx, costChanges*seconds, costChanges) })

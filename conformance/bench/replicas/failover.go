@@ -42,6 +42,9 @@ type failover struct {
 }
 
 func (f failover) String() string {
+	if f.kills == 0 {
+		return "No kills"
+	}
 	return fmt.Sprintf("%d kills under %d watches and %d requests/s: p99 of a request %d ms, longest silence %d ms, "+
 		"%d watches listed again; of %d requests %d were repeated and %d failed then too",
 		f.kills, failoverWatches, failoverRate, f.p99, f.silence, f.relists, f.requests, f.retried, f.failed)

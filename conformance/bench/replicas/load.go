@@ -179,7 +179,9 @@ func (f *loadFleet) writeKubeconfig(b *bench, path string) error {
 	f.hubs = append(f.hubs, proxy)
 	k := clientcmdapi.NewConfig()
 	add := func(name, server, serverName, token string, ca []byte) {
-		k.Clusters[name] = &clientcmdapi.Cluster{Server: server, TLSServerName: serverName, CertificateAuthorityData: ca}
+		k.Clusters[name] = &clientcmdapi.Cluster{
+			Server: server, TLSServerName: serverName, CertificateAuthorityData: ca,
+		}
 		k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 		k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	}
@@ -307,8 +309,9 @@ func (f *loadFleet) close() {
 func (b *bench) loadReport(all []load) *harness.Report {
 	r := &harness.Report{
 		Name: "replicaload",
-		Heading: fmt.Sprintf("The load of replicas on simulated clusters of %d pods that do not change, of which pods and "+
-			"the metadata of types are mirrored, and on a real group cluster; %.0f s.", loadPods, all[0].window.Seconds()),
+		Heading: fmt.Sprintf("The load of replicas on simulated clusters of %d pods that do not change, of which pods "+
+			"and the metadata of types are mirrored, and on a real group cluster; %.0f s.",
+			loadPods, all[0].window.Seconds()),
 		Columns:  []string{"clusters and replicas"},
 		Measures: harness.Program,
 		Server:   b.Version,

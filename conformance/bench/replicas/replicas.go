@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershed-project/watershed/conformance/bench/harness"
@@ -21,6 +22,8 @@ import (
 const (
 	// caseVariable is the only part to measure: failover, cost or load.
 	caseVariable = "WATERSHED_CASE"
+	// binaryVariable is the path of a program that is already built.
+	binaryVariable = "WATERSHED_BINARY"
 	// groupNamespace is the namespace of the Leases.
 	groupNamespace = "default"
 	// podCount is how many pods the mirrored cluster has.
@@ -82,8 +85,10 @@ func Bench(out io.Writer) (err error) {
 
 // start builds the program and starts the cluster, which records the requests for Leases of the group.
 func (b *bench) start(ctx context.Context) (err error) {
-	if b.binary, err = harness.BuildReplica(ctx, b.dir); err != nil {
-		return err
+	if b.binary = os.Getenv(binaryVariable); b.binary == "" {
+		if b.binary, err = harness.BuildReplica(ctx, b.dir); err != nil {
+			return err
+		}
 	}
 	pods, err := harness.EnvInt(harness.EnvPods, podCount)
 	if err != nil {
@@ -126,21 +131,23 @@ func (b *bench) report(f failover, c cost) *harness.Report {
 	added, least, most := c.cpuAdded()
 	r := &harness.Report{
 		Name: "replicas",
-		Heading: fmt.Sprintf("Two replicas of %s pods with `--pass-through`; each has %d reads and %d writes/s, and the "+
-			"cluster %d changes/s; %d periods of %d s, in turns with two replicas without a group. "+
-			"CPU and memory of one replica; in a group %s of CPU more (%s to %s in a period; %d us for the note of each write, in both replicas "+
-			"together), and %.1f MB more. "+
-			"%d writes through a replica of each pair, one at a time. %s.",
-			harness.Whole(float64(b.Pods)), costReads, costWrites, costChanges, len(c.cpu[0]), int(c.each.Seconds()),
-			percent(added), percent(least), percent(most), c.noteCPU().Microseconds(), c.memoryAdded()/1e6,
-			len(c.writes[0]), f),
+		Heading: strings.Join([]string{
+			fmt.Sprintf("Two replicas of %s pods with `--pass-through`; each has %d reads and %d writes/s, and the "+
+				"cluster %d changes/s; %d periods of %d s, in turns with two replicas without a group.",
+				harness.Whole(float64(b.Pods)), costReads, costWrites, costChanges, len(c.cpu[0]),
+				int(c.each.Seconds())),
+			fmt.Sprintf("CPU and memory of one replica; in a group %s of CPU more (%s to %s in a period; %d us for "+
+				"the note of each write, in both replicas together), and %.1f MB more.",
+				percent(added), percent(least), percent(most), c.noteCPU().Microseconds(), c.memoryAdded()/1e6),
+			fmt.Sprintf("%d writes through a replica of each pair, one at a time.", len(c.writes[0])), f.String() + ".",
+		}, " "),
 		Columns:  []string{"replica"},
 		Measures: harness.Program,
 		Server:   b.Version,
 		Partial:  harness.IsExperiment() || os.Getenv(caseVariable) != "" || f.reduced,
 		Figure:   harness.Figure{Title: "A replica alone and in a group"},
-		Summary: fmt.Sprintf("replicas: failover-ms-p99=%d silence-ms-max=%d relists=%d write-ms-added=%.2f cpu-added=%s",
-			f.p99, f.silence, f.relists, c.writeAdded(), percent(added)),
+		Summary: fmt.Sprintf("replicas: failover-ms-p99=%d silence-ms-max=%d relists=%d write-ms-added=%.2f "+
+			"cpu-added=%s", f.p99, f.silence, f.relists, c.writeAdded(), percent(added)),
 	}
 	type reading = costReading
 	harness.AddRows(r, []harness.Row[reading]{
@@ -150,8 +157,8 @@ func (b *bench) report(f failover, c cost) *harness.Report {
 		harness.Ms("a write, p50, ms", "%.2f", func(r reading) time.Duration { return r.p50 }, "a write, p50, ms").
 			As("write-p50", "ms"),
 		harness.Ms("p99, ms", "%.2f", func(r reading) time.Duration { return r.p99 }).As("write-p99", "ms"),
-		harness.Col("CPU, ms in a second", "%.1f", func(r reading) float64 { return r.cpu * 1e3 }, "CPU, ms in a second").
-			As("cpu", "ms"),
+		harness.Col("CPU, ms in a second", "%.1f", func(r reading) float64 { return r.cpu * 1e3 },
+			"CPU, ms in a second").As("cpu", "ms"),
 		harness.Col("at rest", "%.1f", func(r reading) float64 { return r.rest * 1e3 }).As("rest", "ms"),
 		harness.Col("RSS, MB", "%.1f", func(r reading) float64 { return r.memory / 1e6 }, "RSS, MB").As("memory", "MB"),
 	)
