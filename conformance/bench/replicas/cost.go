@@ -358,6 +358,7 @@ func (c *cost) period(ctx context.Context, i int, pair [2]*subject, changes *har
 		return err
 	}
 	began := time.Now()
+	profile := pair[0].Profile([]string{"alone", "group"}[i], c.each)
 	var loads sync.WaitGroup
 	errs := make([]error, 2*len(pair)+1)
 	seconds := int(c.each.Seconds())
@@ -374,7 +375,7 @@ func (c *cost) period(ctx context.Context, i int, pair [2]*subject, changes *har
 	loads.Go(func() { _, errs[len(errs)-1] = changes.Run(ctx, costChanges*seconds, costChanges) })
 	loads.Wait()
 	after, err := used(pair)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(append(errs, err, profile())...); err != nil {
 		return err
 	}
 	var memory float64
