@@ -18,7 +18,7 @@ import (
 )
 
 // Directory lists the clusters of a [Fleet] and reports changes of that list. Package
-// fleet/directory has the implementations: kubeconfig contexts, a folder of
+// fleet/directory has the implementations: kubeconfig contexts, a directory of
 // kubeconfigs, Cluster API, ClusterProfiles and others.
 type Directory interface {
 	// Follow calls notify with all clusters as soon as they are known, and again

@@ -119,7 +119,7 @@ func TestSources_hub(t *testing.T) {
 	commandtest.FollowSources(t, commandtest.Named("one.prod"), "--cluster-api", "--hub-namespace", "one")
 	all := commandtest.Named("a", "one.inventory", "one.prod", "two.inventory", "two.test")
 	commandtest.FollowSources(t, all, "--cluster-api", profiles, consumer, "ours", "--kubeconfig-dir",
-		commandtest.WriteFolder(t, "a"))
+		commandtest.WriteKubeconfigs(t, "a"))
 
 	s := &state.Dir{Path: t.TempDir()}
 	_, stop := startServe(t, s, "--cluster-api", "--hub-namespace", "two")

@@ -303,7 +303,7 @@ func TestServe_kubeconfigVanishes(t *testing.T) {
 // that is not mirrored has no effect on the printed kubeconfig.
 func TestServe_kubeconfigDir(t *testing.T) {
 	t.Setenv("KUBECONFIG", commandtest.WriteKubeconfig(t, map[string]string{"a": "shop", "b": "shop", "c": "shop"}))
-	dir := commandtest.WriteFolder(t, "a", "b")
+	dir := commandtest.WriteKubeconfigs(t, "a", "b")
 	for _, c := range []struct {
 		args []string
 		want map[string]string // namespaces by cluster

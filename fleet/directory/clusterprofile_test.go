@@ -23,7 +23,7 @@ import (
 	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-// testPlugin returns a plugin that reads the token from the file in a folder that the
+// testPlugin returns a plugin that reads the token from the file in a directory that the
 // profile names. It needs an argument and a variable.
 func testPlugin(t *testing.T) (plugin clientcmdapi.ExecConfig, tokens string) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 )
 
 // kubeconfig reads a kubeconfig file. Relative paths in it are resolved against its
-// folder.
+// directory.
 func (r *fileStates) kubeconfig(path string) (*clientcmdapi.Config, error) {
 	data, err := r.read(path)
 	if err != nil {

@@ -5,7 +5,7 @@
 // [fleet.Directory]:
 //
 //   - [Kubeconfig]: the contexts of kubeconfig files
-//   - [Folder]: the kubeconfig files in a folder
+//   - [KubeconfigDir]: the kubeconfig files in a directory
 //   - [InCluster]: the cluster that the program runs in
 //   - [ClusterAPI]: the clusters that Cluster API manages from a hub cluster
 //   - [ClusterProfile]: the ClusterProfiles on a hub cluster
@@ -16,7 +16,7 @@
 //
 //	clusters := directory.NewJoin([]directory.Part{
 //		{Name: "contexts", Directory: directory.NewKubeconfig(nil)},
-//		{Name: "folder", Directory: directory.NewFolder("/etc/clusters", nil)},
+//		{Name: "files", Directory: directory.NewKubeconfigDir("/etc/clusters", nil)},
 //	}, nil)
 //	f, err := fleet.New(clusters, nil)
 //

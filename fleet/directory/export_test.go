@@ -10,11 +10,11 @@ import (
 )
 
 // Poll sets how often the files of a source are checked, and returns the source.
-func Poll[D *Kubeconfig | *Folder | *InCluster](d D, interval time.Duration) D {
+func Poll[D *Kubeconfig | *KubeconfigDir | *InCluster](d D, interval time.Duration) D {
 	switch d := any(d).(type) {
 	case *Kubeconfig:
 		d.poller.interval = interval
-	case *Folder:
+	case *KubeconfigDir:
 		d.poller.interval = interval
 	case *InCluster:
 		d.poller.interval = interval

@@ -54,11 +54,11 @@ func (f *followed) Follow(ctx context.Context, notify func([]fleet.Entry)) error
 // only returns the one part of a Join.
 func only(d fleet.Directory) []directory.Part { return []directory.Part{{Name: "only", Directory: d}} }
 
-// parts returns parts with the names of a folder and a hub. A part that is nil is left out.
-func parts(folder, hub fleet.Directory) []directory.Part {
+// parts returns parts with the names of files and a hub. A part that is nil is left out.
+func parts(files, hub fleet.Directory) []directory.Part {
 	var all []directory.Part
-	if folder != nil {
-		all = append(all, directory.Part{Name: "folder", Directory: folder})
+	if files != nil {
+		all = append(all, directory.Part{Name: "files", Directory: files})
 	}
 	if hub != nil {
 		all = append(all, directory.Part{Name: "hub", Directory: hub})
@@ -131,7 +131,7 @@ func TestJoin_useWhileSilent(t *testing.T) {
 		s := directory.NewJoin(parts(static(t, "a", "f"), hub), &directory.JoinOptions{Logger: log.logger()})
 		seen := follow(t, s)
 		expect.Equal(t, seen.after(time.Second), "a f h")
-		// The hub is down when the sources are opened again, and the folder has another file.
+		// The hub is down when the sources are opened again, and the directory has another file.
 		silent := &directory.Static{}
 		s.Use(parts(static(t, "a", "g"), silent))
 		expect.Equal(t, seen.after(time.Minute), "a g h")

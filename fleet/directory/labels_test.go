@@ -60,8 +60,8 @@ func TestKubeconfig_labels(t *testing.T) {
 	}
 }
 
-// TestFolder_labels reads the labels of a file.
-func TestFolder_labels(t *testing.T) {
+// TestKubeconfigDir_labels reads the labels of a file.
+func TestKubeconfigDir_labels(t *testing.T) {
 	dir := t.TempDir()
 	write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.Clusters["x"].Extensions = labelsExtension(`{"env": "prod"}`)
@@ -69,7 +69,7 @@ func TestFolder_labels(t *testing.T) {
 	write(t, kubeconfigWith(func(k *clientcmdapi.Config) {
 		k.Contexts["x"].Extensions = labelsExtension(`7`)
 	}, "x"), dir, "two.yaml")
-	got := follow(t, directory.NewFolder(dir, nil)).names("one", "two")
+	got := follow(t, directory.NewKubeconfigDir(dir, nil)).names("one", "two")
 	expect.Equal(t, got["one"].Labels, map[string]string{"env": "prod"})
 	if err := got["two"].Err; err == nil || !strings.Contains(err.Error(), "extension watershed.dev/labels") {
 		t.Errorf("the error is %v", err)

@@ -320,8 +320,8 @@ func Named(names ...string) func(map[string]fleet.Entry) bool {
 	return func(m map[string]fleet.Entry) bool { return slices.Equal(slices.Sorted(maps.Keys(m)), names) }
 }
 
-// WriteFolder returns a folder with a kubeconfig file for each of these clusters.
-func WriteFolder(t *testing.T, clusters ...string) string {
+// WriteKubeconfigs returns a directory with a kubeconfig file for each of these clusters.
+func WriteKubeconfigs(t *testing.T, clusters ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range clusters {

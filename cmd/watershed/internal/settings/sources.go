@@ -120,7 +120,7 @@ func (o *Sources) Open(logger *slog.Logger) (*OpenedSources, error) {
 			return nil, fmt.Errorf("--kubeconfig-dir: %w: name a directory that exists, or a single file "+
 				"with --kubeconfig", err)
 		}
-		s.add("directory "+path, directory.NewFolder(path, &directory.FolderOptions{Logger: logger}))
+		s.add("directory "+path, directory.NewKubeconfigDir(path, &directory.KubeconfigDirOptions{Logger: logger}))
 	}
 	if o.InCluster != "" {
 		if err := o.checkInCluster(); err != nil {

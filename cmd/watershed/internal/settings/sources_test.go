@@ -14,7 +14,7 @@ import (
 // TestSources has every flag that selects a source, alone and together with others.
 func TestSources(t *testing.T) {
 	config := commandtest.WriteKubeconfig(t, map[string]string{"a": "", "b": ""})
-	one, two := commandtest.WriteFolder(t, "c"), commandtest.WriteFolder(t, "d")
+	one, two := commandtest.WriteKubeconfigs(t, "c"), commandtest.WriteKubeconfigs(t, "d")
 	hub := commandtest.WriteKubeconfig(t, map[string]string{"hub": ""})
 	t.Setenv("KUBECONFIG", config)
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
@@ -60,7 +60,7 @@ func TestSources(t *testing.T) {
 func TestSources_clusters(t *testing.T) {
 	config := commandtest.WriteKubeconfig(t, map[string]string{"a": "", "b": "", "c": ""})
 	t.Setenv("KUBECONFIG", config)
-	dir := commandtest.WriteFolder(t, "b", "d")
+	dir := commandtest.WriteKubeconfigs(t, "b", "d")
 	commandtest.FollowSources(t, commandtest.Named("a", "b", "c"))
 	commandtest.FollowSources(t, commandtest.Named("a", "c"), "--context", "c", "--context", "a")
 	commandtest.FollowSources(t, commandtest.Named("b", "d"), "--kubeconfig-dir", dir)
@@ -86,7 +86,7 @@ func TestSources_inCluster(t *testing.T) {
 		t.Skip("the test runs in a pod")
 	}
 	_, log := commandtest.FollowSources(t, commandtest.Named("a"), "--in-cluster", "--kubeconfig-dir",
-		commandtest.WriteFolder(t, "a"))
+		commandtest.WriteKubeconfigs(t, "a"))
 	for _, want := range []string{"cannot read clusters", `source="in-cluster in-cluster"`,
 		"/var/run/secrets/kubernetes.io/serviceaccount/token"} {
 		if !strings.Contains(log.String(), want) {

@@ -16,11 +16,12 @@ import (
 	"github.com/watershed-project/watershed/fleet/directory"
 )
 
-func newFolder(log *logBuffer, path string) *directory.Folder {
-	return directory.Poll(directory.NewFolder(path, &directory.FolderOptions{Logger: log.logger()}), testInterval)
+func newKubeconfigDir(log *logBuffer, path string) *directory.KubeconfigDir {
+	return directory.Poll(directory.NewKubeconfigDir(path, &directory.KubeconfigDirOptions{Logger: log.logger()}),
+		testInterval)
 }
 
-func TestFolder_names(t *testing.T) {
+func TestKubeconfigDir_names(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"a.yaml", "b.yml", "c.kubeconfig", "d.conf", "e", "f.prod", "g.conf.yaml", "h.json",
@@ -28,18 +29,18 @@ func TestFolder_names(t *testing.T) {
 	} {
 		write(t, kubeconfigWith(nil, "x"), dir, name)
 	}
-	must(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700))
-	follow(t, newFolder(&logBuffer{}, dir)).names("a", "b", "c", "d", "e", "f.prod", "g.conf", "h.json")
+	must(t, os.Mkdir(filepath.Join(dir, "dir.yaml"), 0o700))
+	follow(t, newKubeconfigDir(&logBuffer{}, dir)).names("a", "b", "c", "d", "e", "f.prod", "g.conf", "h.json")
 }
 
-func TestFolder_whichContext(t *testing.T) {
+func TestKubeconfigDir_whichContext(t *testing.T) {
 	dir := t.TempDir()
 	write(t, kubeconfigWith(nil, "x", "y"), dir, "current")
 	write(t, kubeconfigWith(func(k *clientcmdapi.Config) { k.CurrentContext = "" }, "y"), dir, "only")
 	write(t, kubeconfigWith(func(k *clientcmdapi.Config) { k.CurrentContext = "" }, "x", "y"), dir, "neither")
 	write(t, kubeconfigWith(nil), dir, "none")
 	write(t, kubeconfigWith(func(k *clientcmdapi.Config) { k.CurrentContext = "z" }, "x"), dir, "wrong")
-	got := follow(t, newFolder(&logBuffer{}, dir)).names("current", "only", "neither", "none", "wrong")
+	got := follow(t, newKubeconfigDir(&logBuffer{}, dir)).names("current", "only", "neither", "none", "wrong")
 	if got["current"].Config.Host != "https://x.example.com" || got["only"].Config.Host != "https://y.example.com" {
 		t.Errorf("got %v", describe(got))
 	}
@@ -50,10 +51,10 @@ func TestFolder_whichContext(t *testing.T) {
 	}
 }
 
-func TestFolder_follow(t *testing.T) {
+func TestKubeconfigDir_follow(t *testing.T) {
 	var log logBuffer
 	dir := t.TempDir()
-	seen := follow(t, newFolder(&log, dir))
+	seen := follow(t, newKubeconfigDir(&log, dir))
 	seen.names()
 	write(t, kubeconfigWith(nil, "x"), dir, "a.yaml")
 	a := seen.names("a")["a"]
@@ -84,11 +85,11 @@ func TestFolder_follow(t *testing.T) {
 	}
 }
 
-// TestFolder_replaced removes a file and writes it anew, a moment later.
-func TestFolder_replaced(t *testing.T) {
+// TestKubeconfigDir_replaced removes a file and writes it anew, a moment later.
+func TestKubeconfigDir_replaced(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, kubeconfigWith(nil, "x"), dir, "a")
-	seen := follow(t, newFolder(&logBuffer{}, dir))
+	seen := follow(t, newKubeconfigDir(&logBuffer{}, dir))
 	was := seen.names("a")["a"]
 	begin := time.Now()
 	must(t, os.Remove(path))
@@ -103,8 +104,8 @@ func TestFolder_replaced(t *testing.T) {
 	}
 }
 
-// TestFolder_mountedSecret updates the files as kubelet updates a mounted Secret.
-func TestFolder_mountedSecret(t *testing.T) {
+// TestKubeconfigDir_mountedSecret updates the files as kubelet updates a mounted Secret.
+func TestKubeconfigDir_mountedSecret(t *testing.T) {
 	dir := t.TempDir()
 	long := time.Now().Add(-time.Hour) // so that only the inode changes
 	mount := func(version string, files map[string][]byte) {
@@ -127,7 +128,7 @@ func TestFolder_mountedSecret(t *testing.T) {
 		return kubeconfigWith(func(k *clientcmdapi.Config) { k.Clusters["x"].Server = "https://" + server }, "x")
 	}
 	mount("..2026_01", map[string][]byte{"a.yaml": kubeconfig("one"), "b.yaml": kubeconfig("two")})
-	seen := follow(t, newFolder(&logBuffer{}, dir))
+	seen := follow(t, newKubeconfigDir(&logBuffer{}, dir))
 	was := seen.names("a", "b")
 	mount("..2026_02", map[string][]byte{"a.yaml": kubeconfig("six"), "b.yaml": kubeconfig("two"),
 		"c.yaml": kubeconfigWith(func(k *clientcmdapi.Config) {
@@ -152,10 +153,10 @@ func TestFolder_mountedSecret(t *testing.T) {
 	seen.names("a")
 }
 
-func TestFolder_vanishes(t *testing.T) {
+func TestKubeconfigDir_vanishes(t *testing.T) {
 	var log logBuffer
 	dir := filepath.Join(t.TempDir(), "clusters")
-	seen := follow(t, newFolder(&log, dir))
+	seen := follow(t, newKubeconfigDir(&log, dir))
 	seen.quiet("it is not there yet")
 	if n := strings.Count(log.String(), "stay as they are"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
@@ -175,11 +176,11 @@ func TestFolder_vanishes(t *testing.T) {
 	seen.names("a")
 }
 
-func TestFolder_links(t *testing.T) {
+func TestKubeconfigDir_links(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	target := filepath.Join(elsewhere, "target")
 	must(t, os.Symlink(target, filepath.Join(dir, "a")))
-	seen := follow(t, newFolder(&logBuffer{}, dir))
+	seen := follow(t, newKubeconfigDir(&logBuffer{}, dir))
 	if got := seen.names("a"); got["a"].Err == nil {
 		t.Error("a link that leads nowhere is a cluster")
 	}
@@ -191,14 +192,14 @@ func TestFolder_links(t *testing.T) {
 	seen.names()
 }
 
-func TestFolder_denied(t *testing.T) {
+func TestKubeconfigDir_denied(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("nothing is denied to root")
 	}
 	dir := t.TempDir()
 	path := write(t, kubeconfigWith(nil, "x"), dir, "a")
 	must(t, os.Chmod(path, 0))
-	seen := follow(t, newFolder(&logBuffer{}, dir))
+	seen := follow(t, newKubeconfigDir(&logBuffer{}, dir))
 	if got := seen.names("a"); got["a"].Err == nil {
 		t.Error("it may not be read and is a cluster")
 	}
@@ -206,15 +207,15 @@ func TestFolder_denied(t *testing.T) {
 	seen.until("it may be read", func(m map[string]fleet.Entry) bool { return m["a"].Err == nil })
 	must(t, os.Chmod(dir, 0))
 	defer os.Chmod(dir, 0o700)
-	seen.quiet("the folder may not be read")
+	seen.quiet("the directory may not be read")
 }
 
-func TestFolder_clash(t *testing.T) {
+func TestKubeconfigDir_clash(t *testing.T) {
 	var log logBuffer
 	dir := t.TempDir()
 	write(t, kubeconfigWith(nil, "x"), dir, "a.yaml")
 	write(t, kubeconfigWith(nil, "y"), dir, "a.yml")
-	seen := follow(t, newFolder(&log, dir))
+	seen := follow(t, newKubeconfigDir(&log, dir))
 	if host := seen.names("a")["a"].Config.Host; host != "https://x.example.com" {
 		t.Errorf("the second file is used: %s", host)
 	}
@@ -236,28 +237,28 @@ func TestFolder_clash(t *testing.T) {
 	}
 }
 
-// TestFolder_sameTime changes a file without a change of its modification time, as on a
+// TestKubeconfigDir_sameTime changes a file without a change of its modification time, as on a
 // file system that counts seconds.
-func TestFolder_sameTime(t *testing.T) {
+func TestKubeconfigDir_sameTime(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
 	path := write(t, kubeconfigWith(nil, "x"), dir, "a")
 	must(t, os.Chtimes(path, now, now))
-	seen := follow(t, directory.Poll(directory.NewFolder(dir, nil), quietPeriod))
+	seen := follow(t, directory.Poll(directory.NewKubeconfigDir(dir, nil), quietPeriod))
 	was := seen.names("a")["a"]
 	write(t, kubeconfigWith(nil, "z"), path)
 	must(t, os.Chtimes(path, now, now))
 	seen.until("the other one", func(m map[string]fleet.Entry) bool { return m["a"].Access != was.Access })
 }
 
-// TestFolder_many shows that polling a thousand files is cheap.
-func TestFolder_many(t *testing.T) {
+// TestKubeconfigDir_many shows that polling a thousand files is cheap.
+func TestKubeconfigDir_many(t *testing.T) {
 	dir := t.TempDir()
 	const n = 1000
 	for i := range n {
 		write(t, kubeconfigWith(nil, "x"), dir, "c"+string(rune('a'+i%26))+strings.Repeat("x", i/26))
 	}
-	seen := follow(t, directory.NewFolder(dir, nil))
+	seen := follow(t, directory.NewKubeconfigDir(dir, nil))
 	begin := time.Now()
 	seen.until("all", func(m map[string]fleet.Entry) bool { return len(m) == n })
 	t.Logf("%d files were read in %s", n, time.Since(begin).Round(time.Millisecond))
@@ -266,15 +267,14 @@ func TestFolder_many(t *testing.T) {
 	}
 }
 
-// TestFolder_invalidNames leaves out files that a cluster cannot be named after.
-func TestFolder_invalidNames(t *testing.T) {
+// TestKubeconfigDir_invalidNames leaves out files that a cluster cannot be named after.
+func TestKubeconfigDir_invalidNames(t *testing.T) {
 	log := &logBuffer{}
 	dir := t.TempDir()
 	for _, name := range []string{"a.yaml", "caf\xe9.yaml", "b\nc.yaml"} {
 		write(t, kubeconfigWith(nil, "x"), dir, name)
 	}
-	seen := follow(t, directory.Poll(directory.NewFolder(dir, &directory.FolderOptions{Logger: log.logger()}),
-		testInterval))
+	seen := follow(t, newKubeconfigDir(log, dir))
 	seen.names("a")
 	write(t, kubeconfigWith(nil, "x"), dir, "d.yaml")
 	seen.names("a", "d")

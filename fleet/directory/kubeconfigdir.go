@@ -19,15 +19,15 @@ import (
 	"github.com/watershed-project/watershed/fleet"
 )
 
-// FolderOptions tune a [Folder]. The zero value, and nil, are the defaults.
-type FolderOptions struct {
-	// Logger receives a line when the folder cannot be read, and for each file that is
-	// left out. Default: slog.Default().
+// KubeconfigDirOptions tune a [KubeconfigDir]. The zero value, and nil, are the defaults.
+type KubeconfigDirOptions struct {
+	// Logger receives a line when the directory cannot be read, and for each file that is left out.
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Folder is a [fleet.Directory] of the kubeconfig files in one folder, such as a
-// mounted Secret. Each file is a cluster: that of its current context, or of its only
+// KubeconfigDir is a [fleet.Directory] of the kubeconfig files in one directory of the file
+// system, such as a mounted Secret. Each file is a cluster: that of its current context, or of its only
 // context.
 //
 // The name of a cluster is the name of its file, without the extension .yaml, .yml,
@@ -38,17 +38,17 @@ type FolderOptions struct {
 //
 // The files are polled and read like those of [Kubeconfig]. A truncated or broken file
 // is a cluster with an error until the file changes. If a file is removed, so is its
-// cluster. If the folder cannot be read, the clusters stay as they are.
-type Folder struct {
+// cluster. If the directory cannot be read, the clusters stay as they are.
+type KubeconfigDir struct {
 	path   string
 	poller poller
 }
 
-// NewFolder returns the directory of the kubeconfig files in a folder, which may be
+// NewKubeconfigDir returns the source of the kubeconfig files in a directory, which may be
 // created later. A nil opts means the defaults.
-func NewFolder(path string, opts *FolderOptions) *Folder {
-	f := &Folder{path: path}
-	var o FolderOptions
+func NewKubeconfigDir(path string, opts *KubeconfigDirOptions) *KubeconfigDir {
+	f := &KubeconfigDir{path: path}
+	var o KubeconfigDirOptions
 	if opts != nil {
 		o = *opts
 	}
@@ -57,41 +57,41 @@ func NewFolder(path string, opts *FolderOptions) *Folder {
 }
 
 // String returns a short name of the directory for log lines and errors.
-func (f *Folder) String() string { return "directory " + f.path }
+func (f *KubeconfigDir) String() string { return "directory " + f.path }
 
 // Err returns why the clusters cannot be read at present, nil if they can be.
-func (f *Folder) Err() error { return f.poller.last.Err() }
+func (f *KubeconfigDir) Err() error { return f.poller.last.Err() }
 
 // Follow reports the files. See [fleet.Directory].
-func (f *Folder) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
+func (f *KubeconfigDir) Follow(ctx context.Context, notify func([]fleet.Entry)) error {
 	if f.path == "" {
 		return errors.New("directory of kubeconfigs: no path")
 	}
-	v := folderView{folder: f, poller: f.poller, notifier: notifier{notify: notify}, files: map[string]*folderFile{}}
+	v := dirView{dir: f, poller: f.poller, notifier: notifier{notify: notify}, files: map[string]*dirFile{}}
 	v.poller.run(ctx, v.check)
 	return nil
 }
 
-// folderView is the state of one Follow.
-type folderView struct {
-	folder   *Folder
+// dirView is the state of one Follow.
+type dirView struct {
+	dir      *KubeconfigDir
 	poller   poller
 	notifier notifier
 	clashes  clashes
-	files    map[string]*folderFile // by name
+	files    map[string]*dirFile // by name
 }
 
-type folderFile struct {
+type dirFile struct {
 	tracked
 	entry fleet.Entry // without a name until the file was read
 }
 
 // missing reports whether the file did not exist when it was read last.
-func (f *folderFile) missing(path string) bool { return f.last != nil && f.last.files[path] == nil }
+func (f *dirFile) missing(path string) bool { return f.last != nil && f.last.files[path] == nil }
 
 // check reads the files that have changed.
-func (v *folderView) check() (soon bool) {
-	names, err := v.folder.list()
+func (v *dirView) check() (soon bool) {
+	names, err := v.dir.list()
 	v.poller.log(err)
 	if err != nil {
 		return false
@@ -100,11 +100,11 @@ func (v *folderView) check() (soon bool) {
 		if v.files[name] != nil {
 			continue
 		}
-		file := &folderFile{}
+		file := &dirFile{}
 		if v.notifier.notified {
 			// This is not the first check, so the file is new and may still be being
 			// written: let it settle.
-			file.last = &fileStates{files: map[string]os.FileInfo{v.folder.join(name): nil}}
+			file.last = &fileStates{files: map[string]os.FileInfo{v.dir.join(name): nil}}
 		}
 		v.files[name] = file
 	}
@@ -113,12 +113,12 @@ func (v *folderView) check() (soon bool) {
 		soon = soon || wait
 		_, listed := slices.BinarySearch(names, name)
 		switch {
-		case !listed && file.missing(v.folder.join(name)):
+		case !listed && file.missing(v.dir.join(name)):
 			delete(v.files, name)
 		case !read:
 		case listed:
 			r := newFileStates()
-			file.entry = v.folder.read(r, name)
+			file.entry = v.dir.read(r, name)
 			file.done(r)
 		default:
 			delete(v.files, name)
@@ -129,7 +129,7 @@ func (v *folderView) check() (soon bool) {
 }
 
 // entries returns the clusters of all files, each name once.
-func (v *folderView) entries() []fleet.Entry {
+func (v *dirView) entries() []fleet.Entry {
 	defer v.clashes.done()
 	entries := make([]fleet.Entry, 0, len(v.files))
 	used := map[string]string{} // files by cluster name
@@ -140,14 +140,14 @@ func (v *folderView) entries() []fleet.Entry {
 		}
 		if err := fleet.ValidateName(e.Name); err != nil {
 			if v.clashes.add(name) {
-				v.poller.logger.Warn("file left out: rename it", "directory", v.folder.path, "file", name, "err", err)
+				v.poller.logger.Warn("file left out: rename it", "directory", v.dir.path, "file", name, "err", err)
 			}
 			continue
 		}
 		if first, ok := used[e.Name]; ok {
 			if v.clashes.add(name) {
 				v.poller.logger.Warn("file left out: another file has the same cluster name",
-					"directory", v.folder.path, "file", name, "used", first)
+					"directory", v.dir.path, "file", name, "used", first)
 			}
 			continue
 		}
@@ -158,7 +158,7 @@ func (v *folderView) entries() []fleet.Entry {
 }
 
 // list returns the names of the files to read, sorted.
-func (f *Folder) list() ([]string, error) {
+func (f *KubeconfigDir) list() ([]string, error) {
 	all, err := os.ReadDir(f.path)
 	if err != nil {
 		return nil, fmt.Errorf("directory of kubeconfigs: %w", err)
@@ -178,10 +178,10 @@ func (f *Folder) list() ([]string, error) {
 	return names, nil
 }
 
-func (f *Folder) join(name string) string { return filepath.Join(f.path, name) }
+func (f *KubeconfigDir) join(name string) string { return filepath.Join(f.path, name) }
 
 // read returns the entry of a file.
-func (f *Folder) read(r *fileStates, name string) fleet.Entry {
+func (f *KubeconfigDir) read(r *fileStates, name string) fleet.Entry {
 	cfg, labels, err := f.config(r, name)
 	e := labelled(newEntry(fileCluster(name), cfg, err), labels, nil)
 	if e.Err != nil {
@@ -191,7 +191,7 @@ func (f *Folder) read(r *fileStates, name string) fleet.Entry {
 }
 
 // config returns the configuration and the labels of the cluster in a file.
-func (f *Folder) config(r *fileStates, name string) (*rest.Config, map[string]string, error) {
+func (f *KubeconfigDir) config(r *fileStates, name string) (*rest.Config, map[string]string, error) {
 	k, err := r.kubeconfig(f.join(name))
 	if err != nil {
 		return nil, nil, err
