@@ -212,7 +212,7 @@ func TestServe_groupReadsItsWrites(t *testing.T) {
 		return warnings == ""
 	})
 	expect.NoError(t, b.stop())
-	expect.Soon(t, "the replica is alone", func() bool { return strings.Contains(a.status(), "no other member") })
+	expect.Soon(t, "the replica is alone", func() bool { return strings.Contains(a.status(), "no other replica") })
 	expect.NoError(t, a.stop())
 }
 

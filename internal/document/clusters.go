@@ -93,7 +93,7 @@ type Membership struct {
 	Peers []Peer `json:"peers"`
 }
 
-// Peer is another member of the replica group.
+// Peer is another replica of the group.
 type Peer struct {
 	Holder string `json:"holder"`
 	Slot   int    `json:"slot"`

@@ -36,8 +36,8 @@ type Sources struct {
 	Peers func() peer.Stats
 	// Problems returns the problems of the server itself.
 	Problems func() []fleet.Problem
-	// Group is this process as a member of a replica group, nil without one.
-	Group *group.Member
+	// Group is this process in its replica group, nil without one.
+	Group *group.Replica
 	// Version is that of the program.
 	Version string
 	// Logger receives errors of scrapes. Default: slog.Default().

@@ -28,15 +28,15 @@ const (
 	// another version: they are peers, but their slots and bounds are left alone.
 	Format = 1
 	// mostBound is how far a bound may be ahead of the time. One that is further ahead was not
-	// written by a member.
+	// written by a replica.
 	mostBound = 2 * time.Hour
 )
 
-// entry is what a member reads from a Lease.
+// entry is what a replica reads from a Lease.
 type entry struct {
 	peer  Peer
 	bound uint64
-	// err is why the Lease is not one of a member of this format, nil if it is.
+	// err is why the Lease is not one of a replica of this format, nil if it is.
 	err error
 }
 
@@ -70,20 +70,20 @@ func read(group string, l *coordinationv1.Lease, now time.Time) entry {
 }
 
 // write makes this process the holder of a Lease with a bound, at a time.
-func (m *Member) write(l *coordinationv1.Lease, bound uint64, now time.Time) {
+func (r *Replica) write(l *coordinationv1.Lease, bound uint64, now time.Time) {
 	seconds, renewed := int32(expiry/time.Second), metav1.NewMicroTime(now)
-	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != m.holder {
+	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != r.holder {
 		transitions := int32(0)
 		if l.Spec.LeaseTransitions != nil {
 			transitions = *l.Spec.LeaseTransitions + 1
 		}
 		l.Spec.LeaseTransitions, l.Spec.AcquireTime = &transitions, &renewed
 	}
-	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &m.holder, &seconds, &renewed
-	set(&l.Labels, map[string]string{label: m.Group})
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &r.holder, &seconds, &renewed
+	set(&l.Labels, map[string]string{label: r.Group})
 	set(&l.Annotations, map[string]string{
 		formatAnnotation: strconv.Itoa(Format), boundAnnotation: strconv.FormatUint(bound, 10),
-		addressAnnotation: m.Address, keyAnnotation: m.Key,
+		addressAnnotation: r.Address, keyAnnotation: r.Key,
 	})
 }
 

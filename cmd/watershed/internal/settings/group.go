@@ -27,9 +27,9 @@ type Group struct {
 }
 
 func (o *Group) declare(in config.Section) {
-	in.String(&o.Name, "group.name", "replica-group", "", "the `name` of the group of replicas that this one is a "+
-		"member of: no two of them issue the same version below /fleet (default none)")
-	in.String(&o.Cluster, "group.cluster", "group-cluster", "", "the `cluster` that has the Leases of the members; "+
+	in.String(&o.Name, "group.name", "replica-group", "", "the `name` of the group of replicas that this one "+
+		"belongs to: no two of them issue the same version below /fleet (default none)")
+	in.String(&o.Cluster, "group.cluster", "group-cluster", "", "the `cluster` that has the Leases of the replicas; "+
 		"one of those that are mirrored")
 	in.String(&o.namespace, "group.namespace", "group-namespace", "",
 		"the `namespace` of the Leases (default that of the pod, else default)")
@@ -65,11 +65,11 @@ func (o *Group) Namespace() string {
 	return cmp.Or(o.namespace, strings.TrimSpace(string(own)), "default")
 }
 
-// Open returns the member of the group that this process becomes, nil without a group. Find returns
-// a cluster of the fleet. Other members find the address and the key in the Lease, "" if there are none.
+// Open returns this process as one of the replicas of its group, nil without a group. Find returns
+// a cluster of the fleet. Other replicas find the address and the key in the Lease, "" if there are none.
 func (o *Group) Open(
 	find func(name string) (*fleet.Member, bool), address, key string, logger *slog.Logger,
-) *group.Member {
+) *group.Replica {
 	if o.Name == "" {
 		return nil
 	}

@@ -192,9 +192,9 @@ func (r *Report) Membership() []string {
 		peers = append(peers, fmt.Sprintf("slot %d", p.Slot))
 	}
 	if len(peers) == 0 {
-		return []string{text + "; no other member"}
+		return []string{text + "; no other replica"}
 	}
-	return []string{text + "; " + Counted(len(peers), "other member") + " (" + Names(peers, 10) + ")"}
+	return []string{text + "; " + Counted(len(peers), "other replica") + " (" + Names(peers, 10) + ")"}
 }
 
 // describe returns a problem on one line.

@@ -205,11 +205,11 @@ func TestSize(t *testing.T) {
 func TestReport_membership(t *testing.T) {
 	for want, m := range map[string]*document.Membership{
 		"": nil,
-		"replica group pair: slot 7, Lease renewed 1s ago, clock of its cluster +3s; 1 other member (slot 300)": {
+		"replica group pair: slot 7, Lease renewed 1s ago, clock of its cluster +3s; 1 other replica (slot 300)": {
 			Group: "pair", Slot: 7, Owned: true, Renewed: true, Age: 1.2, ClockSkew: 3.1,
 			Peers: []document.Peer{{Slot: 300}},
 		},
-		"replica group pair: no Lease, not renewed; no other member": {Group: "pair"},
+		"replica group pair: no Lease, not renewed; no other replica": {Group: "pair"},
 	} {
 		r := &Report{Clusters: document.Clusters{Process: &document.Process{Membership: m}}}
 		if got := strings.Join(r.Membership(), "\n"); got != want {

@@ -14,10 +14,10 @@ import (
 	"github.com/watershed-project/watershed/replica"
 )
 
-// membershipOf returns the function that describes a member for the status.
-func membershipOf(m *group.Member) func() *replica.Membership {
+// membershipOf returns the function that describes this process in its group, for the status.
+func membershipOf(r *group.Replica) func() *replica.Membership {
 	return func() *replica.Membership {
-		s := m.Status()
+		s := r.Status()
 		is := &replica.Membership{
 			Group: s.Group, Holder: s.Holder, Slot: s.Slot, Owned: s.Owned, Renewed: s.Renewed,
 			Age: s.Age.Seconds(), Bound: s.Bound.Seconds(), ClockSkew: s.Skew.Seconds(), Peers: []replica.Peer{},
@@ -29,9 +29,9 @@ func membershipOf(m *group.Member) func() *replica.Membership {
 	}
 }
 
-// groupProblems returns the problems of a member.
-func groupProblems(m *group.Member) (all []fleet.Problem) {
-	s := m.Status()
+// groupProblems returns the problems of this process in its group.
+func groupProblems(r *group.Replica) (all []fleet.Problem) {
+	s := r.Status()
 	if !s.Renewed {
 		message := fmt.Sprintf("replica group %s: ", s.Group)
 		if s.Err != nil {

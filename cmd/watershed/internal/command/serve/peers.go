@@ -26,7 +26,7 @@ import (
 // peers connects this replica with the others of its group.
 type peers struct {
 	fleet    *fleet.Fleet
-	member   *group.Member
+	self     *group.Replica
 	exchange *peer.Exchange
 	// server receives the notes of the others. It is set before the exchange runs.
 	server *replica.Server
@@ -76,13 +76,13 @@ func (p *peerPort) advertised() (address, key string) {
 
 // newPeers returns the connections with the other replicas of a group, nil if this replica has no port for
 // them.
-func newPeers(port *peerPort, member *group.Member, f *fleet.Fleet, logger *slog.Logger) (p *peers, err error) {
+func newPeers(port *peerPort, self *group.Replica, f *fleet.Fleet, logger *slog.Logger) (p *peers, err error) {
 	if port == nil {
 		return nil, nil
 	}
-	p = &peers{fleet: f, member: member, reports: map[peer.Peer]replica.PeerReport{}}
+	p = &peers{fleet: f, self: self, reports: map[peer.Peer]replica.PeerReport{}}
 	p.exchange, err = peer.New(port.listener, peer.Options{
-		Key: port.key, Holder: member.Holder(), Peers: p.list, Changed: member.Changed, Renewed: member.Renewed,
+		Key: port.key, Holder: self.Holder(), Peers: p.list, Changed: self.Changed, Renewed: self.Renewed,
 		MaxNote: replica.MaxNote, Receive: p.receive, Report: p.report, Reported: p.reported, Logger: logger,
 	})
 	return p, err
@@ -106,9 +106,9 @@ func (p *peers) stats() func() peer.Stats {
 
 // list returns the others in the form of the exchange.
 func (p *peers) list() []peer.Peer {
-	members := p.member.Peers()
-	all := make([]peer.Peer, len(members))
-	for i, m := range members {
+	others := p.self.Peers()
+	all := make([]peer.Peer, len(others))
+	for i, m := range others {
 		all[i] = peer.Peer{Holder: m.Holder, Slot: m.Slot, Address: m.Address, Key: m.Key, Format: peer.Format}
 		if m.Format != group.Format {
 			all[i].Format = -m.Format // the rest of the Lease may have another meaning

@@ -25,8 +25,8 @@ type problems struct {
 	// home is the name of the cluster that authenticates requests below /fleet, "" if there is
 	// none.
 	home string
-	// group is this process as a member of a replica group, nil without one.
-	group *group.Member
+	// group is this process in its replica group, nil without one.
+	group *group.Replica
 	// peers are the connections with other replicas, nil without any.
 	peers  *peers
 	logger *slog.Logger

@@ -50,9 +50,9 @@ type guarded struct {
 	files *settings.StoredFiles
 	// problems finds the problems of the server itself.
 	problems *problems
-	// member is nil without a replica group, and peers without a port for others.
-	member *group.Member
-	peers  *peers
+	// self is nil without a replica group, and peers without a port for others.
+	self  *group.Replica
+	peers *peers
 }
 
 // close ends what is done in the background. No requests may follow.
@@ -94,7 +94,7 @@ func (o *runner) openTraced(
 	ctx context.Context, d fleet.Directory, loopback bool, traces *tracing.Tracing, files *settings.StoredFiles,
 	logger *slog.Logger,
 ) (*guarded, error) {
-	f, member, others, err := o.openFleet(d, loopback, traces, files, logger)
+	f, self, others, err := o.openFleet(d, loopback, traces, files, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -113,15 +113,15 @@ func (o *runner) openTraced(
 		return nil, err
 	}
 	page := new(exposition.Page)
-	troubles := &problems{fleet: f, home: o.Access.Home, group: member, peers: others, logger: logger}
+	troubles := &problems{fleet: f, home: o.Access.Home, group: self, peers: others, logger: logger}
 	opts := &replica.Options{
 		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize,
 		ProgramResources: append(control.Own(), verification.NewService(f).Own()),
 		PassThrough:      o.PassThrough, Problems: troubles.all, Peers: others.options(),
 		Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
-	if member != nil {
-		opts.FleetWarning, opts.Membership = member.Warning, membershipOf(member)
+	if self != nil {
+		opts.FleetWarning, opts.Membership = self.Warning, membershipOf(self)
 	}
 	if log != nil {
 		opts.Audit = log.Audit
@@ -137,30 +137,30 @@ func (o *runner) openTraced(
 	memory := o.openBudget(f, server, logger)
 	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter,
 		Audit: log, Budget: memory, Storage: files.Files(), Tracing: traces, Problems: troubles.all,
-		Group: member, Peers: others.stats(), Version: build.Version(), Logger: logger}); err != nil {
+		Group: self, Peers: others.stats(), Version: build.Version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}
 	g := &guarded{
 		fleet: f, control: control, audit: log, handler: control.Handler(server), metrics: page,
-		tracing: traces, files: files, problems: troubles, member: member, peers: others,
+		tracing: traces, files: files, problems: troubles, self: self, peers: others,
 	}
 	g.parts = o.parts(g, server, memory)
 	return g, nil
 }
 
-// openFleet returns the fleet, and its connections with other replicas: the member of their group, and
+// openFleet returns the fleet, and its connections with other replicas: this process in their group, and
 // the port for them, nil if there are none.
 func (o *runner) openFleet(
 	d fleet.Directory, loopback bool, traces *tracing.Tracing, files *settings.StoredFiles, logger *slog.Logger,
-) (f *fleet.Fleet, member *group.Member, others *peers, err error) {
+) (f *fleet.Fleet, self *group.Replica, others *peers, err error) {
 	opts := o.FleetOptions(logger)
 	opts.Disk = files.Files()
 	address, key := o.port.advertised()
-	// The member runs after the fleet was made.
-	member = o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, address, key, logger)
-	if member != nil {
-		opts.Term = member.Term
+	// It runs after the fleet was made.
+	self = o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, address, key, logger)
+	if self != nil {
+		opts.Term = self.Term
 	}
 	opts.LastState = loopback // only the owner may read the last state
 	// An interface with a nil pointer would not be nil.
@@ -170,8 +170,8 @@ func (o *runner) openFleet(
 	if f, err = fleet.New(d, opts); err != nil {
 		return nil, nil, nil, err
 	}
-	others, err = newPeers(o.port, member, f, logger)
-	return f, member, others, err
+	others, err = newPeers(o.port, self, f, logger)
+	return f, self, others, err
 }
 
 // ownerToken returns the token of the owner, empty if the server is reached from other machines.
@@ -197,8 +197,8 @@ func (o *runner) parts(g *guarded, server *replica.Server, memory *budget.Budget
 	if g.tracing != nil {
 		parts = append(parts, g.tracing.Run)
 	}
-	if g.member != nil {
-		parts = append(parts, g.member.Run)
+	if g.self != nil {
+		parts = append(parts, g.self.Run)
 	}
 	if g.peers != nil {
 		g.peers.server = server

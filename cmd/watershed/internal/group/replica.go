@@ -43,7 +43,7 @@ const (
 	margin = 5 * time.Minute
 )
 
-// Peer is another live member of the group, as its Lease describes it.
+// Peer is another live replica of the group, as its Lease describes it.
 type Peer struct {
 	// Holder is the random ID of its process.
 	Holder string
@@ -51,12 +51,12 @@ type Peer struct {
 	// Address and Key are what its [Options] have, "" if it has none. Nothing proves that the address
 	// and the key are its own, beyond the right to write the Lease.
 	Address, Key string
-	// Format is the format of the Lease. A member with another one than [Format] cannot be
+	// Format is the format of the Lease. A replica with another one than [Format] cannot be
 	// understood.
 	Format int
 }
 
-// Options configures a [Member].
+// Options configures a [Replica].
 type Options struct {
 	// Group is the name of the group, and Namespace the one of its Leases.
 	Group, Namespace string
@@ -70,8 +70,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Member is this process as a member of a group.
-type Member struct {
+// Replica is this process as one of the replicas of a group.
+type Replica struct {
 	Options
 	holder string
 	clock  clock
@@ -108,103 +108,103 @@ type observation struct {
 	since time.Duration
 }
 
-// New returns a member that has no Lease before [Member.Run].
-func New(opts Options) *Member {
+// New returns a replica that has no Lease before [Replica.Run].
+func New(opts Options) *Replica {
 	opts.Logger = cmp.Or(opts.Logger, slog.Default()).With("group", opts.Group)
-	m := &Member{
+	r := &Replica{
 		Options: opts, holder: rand.Text(), clock: clock{base: time.Now().Add(-1)}, used: map[int]bool{},
 		seen: map[string]*observation{}, since: time.Now(), err: errNoLease,
 	}
 	none := fleet.NewTerm(0, 0, func() uint64 { return 0 })
 	none.End()
-	m.term.Store(none)
-	return m
+	r.term.Store(none)
+	return r
 }
 
 var errNoLease = errors.New("no Lease was taken yet")
 
 // Holder returns the random ID of this process.
-func (m *Member) Holder() string { return m.holder }
+func (r *Replica) Holder() string { return r.holder }
 
 // Term returns the present term, which has ended while this process has no slot.
-func (m *Member) Term() *fleet.Term { return m.term.Load() }
+func (r *Replica) Term() *fleet.Term { return r.term.Load() }
 
 // Renewed reports whether this process holds its Lease for certain.
-func (m *Member) Renewed() bool {
-	sent := m.renewed.Load()
-	return sent != 0 && m.clock.elapsed()-time.Duration(sent) < validity
+func (r *Replica) Renewed() bool {
+	sent := r.renewed.Load()
+	return sent != 0 && r.clock.elapsed()-time.Duration(sent) < validity
 }
 
-// Peers returns the live members other than this process, sorted by slot.
-func (m *Member) Peers() []Peer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.peers)
+// Peers returns the live replicas other than this process, sorted by slot.
+func (r *Replica) Peers() []Peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.peers)
 }
 
 // Changed returns a channel that is closed when Peers changes. A caller that calls Changed
 // before Peers misses no change.
-func (m *Member) Changed() <-chan struct{} { return m.changed.Wait() }
+func (r *Replica) Changed() <-chan struct{} { return r.changed.Wait() }
 
 // now returns the time for versions in microseconds since 1970, 0 while the Lease is not renewed.
-func (m *Member) now() uint64 {
-	if now, known := m.clock.now(); known && m.Renewed() {
+func (r *Replica) now() uint64 {
+	if now, known := r.clock.now(); known && r.Renewed() {
 		return uint64(now.UnixMicro())
 	}
 	return 0
 }
 
 // Run takes a Lease and renews it until ctx ends, and then releases it.
-func (m *Member) Run(ctx context.Context) error {
+func (r *Replica) Run(ctx context.Context) error {
 	for {
-		err := m.round(ctx)
+		err := r.round(ctx)
 		if err != nil {
-			m.publish() // peers expire while this process cannot see them
+			r.publish() // peers expire while this process cannot see them
 		}
-		m.report(err)
+		r.report(err)
 		if timer.Sleep(ctx, period) != nil {
-			m.release(context.WithoutCancel(ctx))
+			r.release(context.WithoutCancel(ctx))
 			return nil
 		}
 	}
 }
 
 // report records the result of a round.
-func (m *Member) report(err error) {
-	m.mu.Lock()
-	if (err == nil) != (m.err == nil) {
-		m.since = time.Now()
+func (r *Replica) report(err error) {
+	r.mu.Lock()
+	if (err == nil) != (r.err == nil) {
+		r.since = time.Now()
 	}
-	m.err = err
-	m.mu.Unlock()
-	switch renewed := m.Renewed(); {
-	case !renewed && !m.failed && err != nil:
-		m.Logger.Warn("the Lease is not renewed: versions of /fleet grow by one per change", "err", err)
-		m.failed = true
-	case renewed && m.failed:
-		m.Logger.Info("the Lease is renewed again")
-		m.failed = false
+	r.err = err
+	r.mu.Unlock()
+	switch renewed := r.Renewed(); {
+	case !renewed && !r.failed && err != nil:
+		r.Logger.Warn("the Lease is not renewed: versions of /fleet grow by one per change", "err", err)
+		r.failed = true
+	case renewed && r.failed:
+		r.Logger.Info("the Lease is renewed again")
+		r.failed = false
 	}
 }
 
 // connect makes the client of the present connection.
-func (m *Member) connect() error {
-	c := m.Cluster()
+func (r *Replica) connect() error {
+	c := r.Cluster()
 	if c == nil {
 		return errors.New("the group cluster is not in the fleet")
 	}
-	if c == m.connection {
+	if c == r.connection {
 		return nil
 	}
 	config := c.Config()
 	config.QPS, config.Timeout = -1, timeout
 	config.WarningHandler, config.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	config.ContentType, config.AcceptContentTypes = "", ""
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{&m.clock, next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{&r.clock, next} })
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("group cluster %s: %w", c.Name(), err)
 	}
-	m.connection, m.client = c, client.Leases(m.Namespace)
+	r.connection, r.client = c, client.Leases(r.Namespace)
 	return nil
 }

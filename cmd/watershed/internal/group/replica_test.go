@@ -33,7 +33,7 @@ type groupCluster struct {
 
 const namespace = "default"
 
-func TestMember(t *testing.T) {
+func TestReplica(t *testing.T) {
 	c := kubetest.Start(t, nil)
 	w := &groupCluster{Cluster: c, proxy: c.Proxy(t)}
 	w.leases = kubernetes.NewForConfigOrDie(c.Config()).CoordinationV1().Leases(namespace)
@@ -47,8 +47,8 @@ func TestMember(t *testing.T) {
 	t.Run("cut off", w.testCutOff)
 }
 
-// join returns a member whose rounds the test runs.
-func (w *groupCluster) join(t *testing.T, group string) *Member {
+// join returns a replica whose rounds the test runs.
+func (w *groupCluster) join(t *testing.T, group string) *Replica {
 	t.Helper()
 	cluster, err := kube.FromConfig(w.proxy.Config(w.Config()), &kube.Options{Name: "group"})
 	expect.NoError(t, err)
@@ -59,29 +59,29 @@ func (w *groupCluster) join(t *testing.T, group string) *Member {
 	})
 }
 
-// sleep makes the monotonic clock of a member jump, and not the time of the group.
-func (m *Member) sleep(d time.Duration) {
-	m.clock.base = m.clock.base.Add(-d)
-	m.clock.epoch.Add(-int64(d))
+// sleep makes the monotonic clock of a replica jump, and not the time of the group.
+func (r *Replica) sleep(d time.Duration) {
+	r.clock.base = r.clock.base.Add(-d)
+	r.clock.epoch.Add(-int64(d))
 }
 
 // mustRound runs a round.
-func (m *Member) mustRound(t *testing.T) {
+func (r *Replica) mustRound(t *testing.T) {
 	t.Helper()
-	expect.NoError(t, m.round(t.Context()))
+	expect.NoError(t, r.round(t.Context()))
 }
 
 // version returns the version of the term's slot at a time.
-func (m *Member) version(micros uint64) uint64 { return micros<<10 | uint64(m.Term().Slot()) }
+func (r *Replica) version(micros uint64) uint64 { return micros<<10 | uint64(r.Term().Slot()) }
 
 // testSlots has many processes start at once.
 func (w *groupCluster) testSlots(t *testing.T) {
-	var all []*Member
+	var all []*Replica
 	var starting sync.WaitGroup
 	for range 8 {
 		m := w.join(t, "slots")
 		if m.Renewed() || !m.Term().Ended() {
-			t.Error("a member that has not run has a Lease")
+			t.Error("a replica that has not run has a Lease")
 		}
 		all = append(all, m)
 		starting.Go(func() { m.mustRound(t) })
@@ -114,11 +114,11 @@ func (w *groupCluster) testSlots(t *testing.T) {
 		t.Errorf("the peers are %+v", peers)
 	}
 	if all[7].Renewed() || !all[7].Term().Ended() {
-		t.Error("a member that has released its Lease still has it")
+		t.Error("a replica that has released its Lease still has it")
 	}
 }
 
-// testExpiry observes a member that does not renew its Lease.
+// testExpiry observes a replica that does not renew its Lease.
 func (w *groupCluster) testExpiry(t *testing.T) {
 	a, b := w.join(t, "expiry"), w.join(t, "expiry")
 	a.mustRound(t)
@@ -142,7 +142,7 @@ func (w *groupCluster) testExpiry(t *testing.T) {
 	}
 }
 
-// testLost takes the Lease of a member, deletes it, and replaces it by another one of that name.
+// testLost takes the Lease of a replica, deletes it, and replaces it by another one of that name.
 func (w *groupCluster) testLost(t *testing.T) {
 	m := w.join(t, "lost")
 	m.mustRound(t)
@@ -175,7 +175,7 @@ func (w *groupCluster) testLost(t *testing.T) {
 	}
 }
 
-// testModified changes the annotations of a member's Lease, which it corrects.
+// testModified changes the annotations of a replica's Lease, which it corrects.
 func (w *groupCluster) testModified(t *testing.T) {
 	m := w.join(t, "modified")
 	m.mustRound(t)
@@ -287,7 +287,7 @@ func (w *groupCluster) testBound(t *testing.T) {
 	}
 }
 
-// testForeign has Leases in the group that no member of this version has written.
+// testForeign has Leases in the group that no replica of this version has written.
 func (w *groupCluster) testForeign(t *testing.T) {
 	const group = "foreign"
 	holder := "somebody"
@@ -348,7 +348,7 @@ func (w *groupCluster) testForeign(t *testing.T) {
 	}
 }
 
-// testCutOff separates a member from the cluster.
+// testCutOff separates a replica from the cluster.
 func (w *groupCluster) testCutOff(t *testing.T) {
 	a, b := w.join(t, "cut-off"), w.join(t, "cut-off")
 	a.mustRound(t)
@@ -377,7 +377,7 @@ func (w *groupCluster) testCutOff(t *testing.T) {
 	if a.Term() != term || !a.Renewed() || a.now() <= at {
 		t.Errorf("slot %d, before %d; renewed: %t", a.Term().Slot(), term.Slot(), a.Renewed())
 	}
-	// Its Lease is old enough to be deleted: another member does, and it takes another slot.
+	// Its Lease is old enough to be deleted: another replica does, and it takes another slot.
 	l := a.own.DeepCopy()
 	l.Annotations[boundAnnotation] = strconv.FormatInt(time.Now().Add(-time.Hour).UnixMicro(), 10)
 	_, err := w.leases.Update(t.Context(), l, metav1.UpdateOptions{})
