@@ -14,7 +14,7 @@ import (
 )
 
 type (
-	// Membership is the state of a program as a member of a replica group.
+	// Membership is the state of a program in its replica group.
 	Membership = document.Membership
 	// Peer is another member of the replica group.
 	Peer = document.Peer

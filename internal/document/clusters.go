@@ -73,7 +73,7 @@ type Process struct {
 	Membership *Membership `json:"membership,omitempty"`
 }
 
-// Membership is the state of a process as a member of a replica group.
+// Membership is the state of a process in its replica group.
 type Membership struct {
 	Group string `json:"group"`
 	// Holder is the random ID of the process.
@@ -87,9 +87,12 @@ type Membership struct {
 	Age     float64 `json:"ageSeconds"`
 	// Bound is how far the bound of versions is ahead of the time of the group cluster.
 	Bound float64 `json:"boundSeconds"`
+	// Ahead is how far the newest version of /fleet that a client has received is ahead of that time. The
+	// difference between two replicas is how far two lists without a version can be apart.
+	Ahead float64 `json:"versionsAheadSeconds"`
 	// ClockSkew is how far the clock of the group cluster is ahead of the process's.
 	ClockSkew float64 `json:"clockSkewSeconds"`
-	// Peers are the other live members, sorted by slot.
+	// Peers are the other live replicas, sorted by slot.
 	Peers []Peer `json:"peers"`
 }
 

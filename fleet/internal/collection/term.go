@@ -40,6 +40,8 @@ type Term struct {
 	now func() uint64
 	// bound is the time that all shown revisions are earlier than.
 	bound atomic.Uint64
+	// shown is the time of the newest revision that was allowed.
+	shown atomic.Uint64
 	// alone means that the process has no group.
 	alone bool
 
@@ -98,8 +100,18 @@ func (t *Term) Ended() bool { return t.running != nil && t.running.Err() != nil 
 // Allows reports whether a revision that a collection has issued may be shown: it is one of this
 // term, which has not ended, and earlier than the bound.
 func (t *Term) Allows(revision uint64) bool {
-	return !t.Ended() && t.has(revision) && revision>>SlotBits < t.bound.Load()
+	micros := revision >> SlotBits
+	if t.Ended() || !t.has(revision) || micros >= t.bound.Load() {
+		return false
+	}
+	for shown := t.shown.Load(); shown < micros && !t.shown.CompareAndSwap(shown, micros); {
+		shown = t.shown.Load()
+	}
+	return true
 }
+
+// Shown returns the time of the newest revision that was allowed, 0 if there is none.
+func (t *Term) Shown() uint64 { return t.shown.Load() }
 
 // has reports whether a revision can be one of the term.
 func (t *Term) has(revision uint64) bool {

@@ -228,6 +228,12 @@ func (w *groupCluster) testReplaced(t *testing.T) {
 		term.Allows(e.version(term.Bound())) {
 		t.Error("the versions are not between the bound that was replaced and the own one")
 	}
+	if ahead := e.Status().Ahead; ahead < 59*time.Minute || ahead > time.Hour {
+		t.Errorf("the versions are %s ahead", ahead)
+	}
+	if ahead := d.Status().Ahead; ahead != 0 {
+		t.Errorf("before a version was shown, versions are %s ahead", ahead)
+	}
 	// Nobody else can replace it at the version that it had.
 	f := w.join(t, "replaced")
 	expect.NoError(t, f.connect())

@@ -17,6 +17,10 @@ type Status struct {
 	Age time.Duration
 	// Bound is how far the bound of versions is ahead of the group cluster's time.
 	Bound time.Duration
+	// Ahead is how far the newest version that was shown is ahead of the group cluster's time, 0 if it
+	// is not. Versions follow the time, so it is more than some seconds only if they began at a late
+	// bound, a client has presented a late version, or the clock of the group cluster was set back.
+	Ahead time.Duration
 	// Skew is how far the group cluster's clock is ahead of the one of this machine. It has no
 	// effect on versions.
 	Skew  time.Duration
@@ -43,6 +47,7 @@ func (r *Replica) Status() Status {
 		term := r.Term()
 		s.Slot, s.Owned, s.Age = term.Slot(), true, r.clock.elapsed()-time.Duration(sent)
 		s.Bound = time.UnixMicro(int64(term.Bound())).Sub(now)
+		s.Ahead = max(0, time.UnixMicro(int64(term.Shown())).Sub(now))
 	}
 	return s
 }

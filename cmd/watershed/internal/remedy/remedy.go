@@ -46,11 +46,16 @@ const (
 	SourceUnreadable = "SourceUnreadable"
 	// HomeMissing means that the home cluster is not in the fleet.
 	HomeMissing = "HomeMissing"
-	// LeaseNotRenewed means that the Lease of a member of a replica group is not renewed.
+	// LeaseNotRenewed means that the Lease of this replica in its group is not renewed.
 	LeaseNotRenewed = "LeaseNotRenewed"
-	// LeaseIgnored means that a replica group has a Lease that no member of this version can have
+	// LeaseIgnored means that a replica group has a Lease that no replica of this version can have
 	// written.
 	LeaseIgnored = "LeaseIgnored"
+	// VersionsAhead means that the versions of /fleet are far ahead of the time of the group cluster.
+	VersionsAhead = "VersionsAhead"
+	// ReplicasDisagree means that the copies of this replica and of another one of its group differ, or
+	// that the copy of the other one does not go on.
+	ReplicasDisagree = "ReplicasDisagree"
 	// PeerUnreachable means that this replica and another one of its group cannot reach each other.
 	PeerUnreachable = "PeerUnreachable"
 )
@@ -119,6 +124,10 @@ var texts = map[string]string{
 	LeaseNotRenewed: "look at the API server of serve --group-cluster, see {program} status; to grant the rights: " +
 		"{rbac} --group-namespace NAMESPACE | {administrator} apply -f -",
 	LeaseIgnored: "upgrade all replicas of the group; if the Lease is not one of a replica, delete it",
+	VersionsAhead: "synchronise the clocks of all API servers of serve --group-cluster; " +
+		"versions then grow by one per change until the time has caught up",
+	ReplicasDisagree: "find the copy that is wrong: {program} verify --replicas, and {program} verify through each " +
+		"replica; to list the resource again: {program} verify --repair",
 	PeerUnreachable: "see that the other replica runs, and that both reach each other at serve --group-address: " +
 		"a network policy, a firewall or a version of another format can be between them",
 	fleet.NotStored: "grant the rights as an administrator, and restart the server: " +

@@ -179,8 +179,8 @@ func (r *Report) Membership() []string {
 	text := fmt.Sprintf("replica group %s: ", m.Group)
 	if m.Owned {
 		seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)).Round(time.Second) }
-		text += fmt.Sprintf("slot %d, Lease renewed %s ago, clock of its cluster %+gs", m.Slot, seconds(m.Age),
-			seconds(m.ClockSkew).Seconds())
+		text += fmt.Sprintf("slot %d, Lease renewed %s ago, clock of its cluster %+gs, versions %s ahead", m.Slot,
+			seconds(m.Age), seconds(m.ClockSkew).Seconds(), seconds(m.Ahead))
 	} else {
 		text += "no Lease"
 	}

@@ -205,8 +205,9 @@ func TestSize(t *testing.T) {
 func TestReport_membership(t *testing.T) {
 	for want, m := range map[string]*document.Membership{
 		"": nil,
-		"replica group pair: slot 7, Lease renewed 1s ago, clock of its cluster +3s; 1 other replica (slot 300)": {
-			Group: "pair", Slot: 7, Owned: true, Renewed: true, Age: 1.2, ClockSkew: 3.1,
+		"replica group pair: slot 7, Lease renewed 1s ago, clock of its cluster +3s, versions 12s ahead; " +
+			"1 other replica (slot 300)": {
+			Group: "pair", Slot: 7, Owned: true, Renewed: true, Age: 1.2, ClockSkew: 3.1, Ahead: 12,
 			Peers: []document.Peer{{Slot: 300}},
 		},
 		"replica group pair: no Lease, not renewed; no other replica": {Group: "pair"},

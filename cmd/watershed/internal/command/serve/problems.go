@@ -78,7 +78,8 @@ func (p *problems) all() (all []fleet.Problem) {
 		all = append(all, fleet.Problem{Reason: remedy.HomeMissing, Message: message})
 	}
 	if p.group != nil {
-		all = append(all, groupProblems(p.group)...)
+		is := p.group.Status()
+		all = append(all, groupProblems(&is)...)
 	}
 	if p.peers != nil {
 		all = append(all, p.peers.problems()...)

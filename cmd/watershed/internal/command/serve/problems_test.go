@@ -5,16 +5,45 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
+
+// TestProblems_group checks which states of a process in its group are problems.
+func TestProblems_group(t *testing.T) {
+	good := group.Status{Group: "pair", Owned: true, Renewed: true, Ahead: 15 * time.Second, Bound: time.Hour}
+	lost, ahead, forged := good, good, good
+	lost.Renewed, lost.Age = false, 12*time.Second
+	ahead.Ahead = 31 * time.Minute
+	forged.Ignored = []error{errors.New("lease pair-1: its bound is not a time"), errors.New("another")}
+	for _, c := range []struct {
+		status          group.Status
+		reason, message string
+	}{
+		{good, "", ""},
+		{lost, remedy.LeaseNotRenewed, "12s ago"},
+		{ahead, remedy.VersionsAhead, "31m0s ahead"},
+		{forged, remedy.LeaseIgnored, "pair-1: its bound is not a time; and 1 more"},
+	} {
+		all := groupProblems(&c.status)
+		switch {
+		case c.reason == "" && len(all) == 0:
+		case len(all) != 1 || all[0].Reason != c.reason || !strings.Contains(all[0].Message, c.message):
+			t.Errorf("the problems are %+v, want %s", all, c.reason)
+		}
+	}
+}
 
 // TestProblems_home checks that a home cluster that is not in the fleet is a problem, and that the
 // log says once when it has begun and when it has ended.
