@@ -7,12 +7,14 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +151,7 @@ func TestServe_groupReadsItsWrites(t *testing.T) {
 	}
 	connected()
 	testPeerCertificate(t, b)
+	testVerifyReplicas(t, a)
 
 	late.Delay(200 * time.Millisecond)
 	var n, acknowledged, fromCopy int
@@ -216,6 +219,26 @@ func TestServe_groupReadsItsWrites(t *testing.T) {
 	expect.NoError(t, a.stop())
 }
 
+// testVerifyReplicas compares the copies of a replica with those of the other one, as its owner.
+func testVerifyReplicas(t *testing.T, r *groupReplica) {
+	t.Helper()
+	equal := regexp.MustCompile(`(?m)^a +configmaps +\d+ +[1-9]\d* +\S+ +slot \d+: none$`)
+	expect.Eventually(t, time.Minute, func() error {
+		out, err := command(t.Context(), "verify", "--state-dir", r.state.Path, "--replicas")
+		if err == nil && !equal.MatchString(out) {
+			err = errors.New("no line of configmaps")
+		}
+		if err != nil {
+			return fmt.Errorf("verify --replicas prints %w\n%s", err, out)
+		}
+		return nil
+	})
+	if _, err := command(t.Context(), "verify", "--state-dir", r.state.Path, "--replicas", "--repair"); err == nil ||
+		!strings.Contains(err.Error(), "without deep and repair") {
+		t.Errorf("verify --replicas --repair: %v", err)
+	}
+}
+
 // testPeerCertificate sends a request with the certificate of a replica to the address of clients.
 func testPeerCertificate(t *testing.T, r *groupReplica) {
 	t.Helper()
@@ -226,7 +249,7 @@ func testPeerCertificate(t *testing.T, r *groupReplica) {
 	transport := r.client.Transport.(*http.Transport).Clone()
 	transport.TLSClientConfig.Certificates = []tls.Certificate{own}
 	defer transport.CloseIdleConnections()
-	for _, path := range []string{configmaps, "/v1/note", "/v1/report"} {
+	for _, path := range []string{configmaps, "/v1/note", "/v1/report", "/v1/versions"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.root+path, http.NoBody)
 		expect.NoError(t, err)
 		resp, err := transport.RoundTrip(req)

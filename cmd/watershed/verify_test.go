@@ -119,6 +119,7 @@ func TestVerify(t *testing.T) {
 	for want, args := range map[string][]string{
 		`no cluster "nosuch"`:             {"--cluster", "nosuch"},
 		`mirrors the resource "pod"`:      {"--resource", "pod"},
+		"see serve --group-listen":        {"--replicas"},
 		"use table, json or yaml":         {"-o", "wide"},
 		"--state-dir has no effect":       {"--server", "https://127.0.0.1:1"},
 		"unknown command \"more\" for \"": {"more"},

@@ -291,6 +291,7 @@ var rules = map[string]rule{
 		"disk", "fleet", "replica", "metrics", "metrics/serving", "cmd/watershed/internal/access",
 		"cmd/watershed/internal/audit", "cmd/watershed/internal/budget", "cmd/watershed/internal/group",
 		"cmd/watershed/internal/overload", "cmd/watershed/internal/peer", "cmd/watershed/internal/tracing",
+		"cmd/watershed/internal/verification",
 	}, others: []string{"github.com/prometheus/client_golang/prometheus"}},
 	"cmd/watershed/internal/tracing": {own: []string{
 		"replica", "cmd/watershed/internal/access", "internal/timer",
@@ -298,7 +299,10 @@ var rules = map[string]rule{
 		"go.opentelemetry.io/otel", "golang.org/x/time/rate", "k8s.io/apimachinery/",
 	}},
 	"cmd/watershed/internal/verification": {
-		own:    []string{"fleet", "replica"},
+		own: []string{
+			"fleet", "replica", "wire", "internal/admission", "internal/history", "internal/timer",
+			"cmd/watershed/internal/peer",
+		},
 		others: []string{"k8s.io/apimachinery/"},
 	},
 

@@ -20,8 +20,8 @@ var (
 		"Always 1. The label has the version of the program.", "version")
 	serverProblems = metrics.Define(metrics.Gauge, "watershed_server_problems",
 		"1 for each problem of the server itself, by reason: ConfigurationRejected, SourceUnreadable, "+
-			"HomeMissing, LeaseNotRenewed, LeaseIgnored or PeerUnreachable. There is no series without a problem.",
-		"reason")
+			"HomeMissing, LeaseNotRenewed, LeaseIgnored, VersionsAhead, ReplicasDisagree or PeerUnreachable. There is "+
+			"no series without a problem.", "reason")
 	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total",
 		"Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
 	authorizations = metrics.Define(metrics.Counter, "watershed_authorizations_total",
@@ -80,10 +80,12 @@ var (
 		"Time since the last acknowledged renewal of the Lease was sent.")
 	groupBound = metrics.Define(metrics.Gauge, "watershed_group_bound_seconds",
 		"How far the bound in the Lease, below which versions of /fleet are, is ahead of the group cluster's time.")
+	groupAhead = metrics.Define(metrics.Gauge, "watershed_group_versions_ahead_seconds",
+		"How far the newest version of /fleet that a client has received is ahead of the group cluster's time.")
 	groupSkew = metrics.Define(metrics.Gauge, "watershed_group_clock_skew_seconds",
 		"How far the clock of the group cluster is ahead of the one of this machine.")
 	groupPeers = metrics.Define(metrics.Gauge, "watershed_group_peers",
-		"Other live members of the replica group.")
+		"Other live replicas of the group.")
 	peers = metrics.Define(metrics.Gauge, "watershed_peers",
 		"Other replicas of the group, by state: connected, or unreachable in one direction or both. Without "+
 			"--group-listen there is no series of other replicas.", "state")
@@ -92,6 +94,12 @@ var (
 			"unacknowledged.", "result")
 	peerReceived = metrics.Define(metrics.Counter, "watershed_peer_notes_received_total",
 		"Notes of writes from other replicas, by result: accepted or refused.", "result")
+	peerLag = metrics.Define(metrics.Gauge, "watershed_peer_lag_seconds",
+		"For how long another replica has not reached a version of a cluster that this replica has, although it "+
+			"says that the cluster is live. It is the largest of all clusters and replicas.")
+	peerComparisons = metrics.Define(metrics.Counter, "watershed_peer_comparisons_total",
+		"Comparisons of a copy with that of another replica at one version, by result: equal, different, or failed "+
+			"without a result.", "result")
 	auditPending = metrics.Define(metrics.Gauge, "watershed_audit_pending_events",
 		"Audit events that wait to be written.")
 )
@@ -102,8 +110,8 @@ var programMetrics = []*metrics.Definition{
 	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed,
 	memoryPressure, spansDropped,
 	storedChanges, storedBytes, storageQueued, storageErrors, storageDropped, storageBehind,
-	groupSlot, groupLeaseAge, groupBound, groupSkew, groupPeers,
-	peers, peerNotes, peerReceived,
+	groupSlot, groupLeaseAge, groupBound, groupAhead, groupSkew, groupPeers,
+	peers, peerNotes, peerReceived, peerLag, peerComparisons,
 }
 
 // Definitions returns all metrics of the program that begin with watershed_, sorted by name.
@@ -191,6 +199,7 @@ func (c *collector) group(sink metrics.Sink) {
 		sink.Put(groupSlot, float64(s.Slot))
 		sink.Put(groupLeaseAge, s.Age.Seconds())
 		sink.Put(groupBound, s.Bound.Seconds())
+		sink.Put(groupAhead, s.Ahead.Seconds())
 		sink.Put(groupSkew, s.Skew.Seconds())
 	}
 }
@@ -200,13 +209,18 @@ func (c *collector) peers(sink metrics.Sink) {
 	if c.of.Peers == nil {
 		return
 	}
-	s := c.of.Peers()
+	s := c.of.Peers.Stats()
 	sink.Put(peers, float64(s.Connected), "connected")
 	sink.Put(peers, float64(s.Unreachable), "unreachable")
 	sink.Count(peerNotes, s.Acknowledged, "acknowledged")
 	sink.Count(peerNotes, s.Unacknowledged, "unacknowledged")
 	sink.Count(peerReceived, s.Accepted, "accepted")
 	sink.Count(peerReceived, s.Refused, "refused")
+	copies := c.of.Copies.Stats()
+	sink.Put(peerLag, copies.Lag.Seconds())
+	sink.Count(peerComparisons, copies.Equal, "equal")
+	sink.Count(peerComparisons, copies.Different, "different")
+	sink.Count(peerComparisons, copies.Failed, "failed")
 }
 
 // access sends the metrics of access control.

@@ -13,6 +13,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/overload"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/peer"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/tracing"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 	"github.com/watershed-project/watershed/disk"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/replica"
@@ -32,8 +33,10 @@ type Sources struct {
 	Storage *disk.Directory
 	// Tracing is nil if there are no traces.
 	Tracing *tracing.Tracing
-	// Peers returns the work of the port for other replicas. It is nil if there is none.
-	Peers func() peer.Stats
+	// Peers is the port for other replicas, and Copies compares copies with theirs. Both are nil if there is
+	// no port.
+	Peers  *peer.Exchange
+	Copies *verification.Replicas
 	// Problems returns the problems of the server itself.
 	Problems func() []fleet.Problem
 	// Group is this process in its replica group, nil without one.

@@ -61,7 +61,7 @@ func TestAttack_strangers(t *testing.T) {
 		"with the key of a replica and another name":  {renamed},
 		"with the certificate of the attacked itself": {a.own},
 	} {
-		for _, path := range []string{beatPath, notePath, "/"} {
+		for _, path := range []string{beatPath, notePath, reportPath, versionsPath, "/"} {
 			if code := a.send(t, stranger(t, c...), http.MethodPost, path, []byte("note")); code != 0 {
 				t.Errorf("a client %s gets %d for %s, and no connection was expected", name, code, path)
 			}
@@ -90,6 +90,8 @@ func TestAttack_replica(t *testing.T) {
 		{http.MethodConnect, "/", http.StatusNotFound},
 		{http.MethodGet, notePath, http.StatusMethodNotAllowed},
 		{http.MethodGet, reportPath, http.StatusOK},
+		{http.MethodGet, versionsPath, http.StatusMethodNotAllowed},
+		{http.MethodPost, versionsPath, http.StatusOK},
 		{http.MethodPost, beatPath, http.StatusNoContent},
 	} {
 		if code := a.send(t, as, c.method, c.path, nil, "Authorization", "Bearer token"); code != c.want {
@@ -98,6 +100,9 @@ func TestAttack_replica(t *testing.T) {
 	}
 	code := a.send(t, as, http.MethodPost, notePath, []byte("new"), formatHeader, strconv.Itoa(Format+1))
 	expect.Equal(t, code, http.StatusBadRequest)
+	expect.Equal(t, a.send(t, as, http.MethodPost, versionsPath, []byte("busy")), http.StatusTooManyRequests)
+	question := []byte(strings.Repeat("x", maxQuestion+1))
+	expect.Equal(t, a.send(t, as, http.MethodPost, versionsPath, question), http.StatusRequestEntityTooLarge)
 	large := []byte(strings.Repeat("x", a.opts.MaxNote+1))
 	expect.Equal(t, a.send(t, as, http.MethodPost, notePath, large), http.StatusRequestEntityTooLarge)
 	expect.Equal(t, a.send(t, as, http.MethodPost, notePath, large[1:]), http.StatusNoContent)

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,6 +36,8 @@ const (
 	silence = 3 * time.Second
 	// reportEvery is how often the report of a replica is requested.
 	reportEvery = 5 * time.Second
+	// versionsTimeout is how long a replica may take to list the versions of a resource.
+	versionsTimeout = 30 * time.Second
 	// maxPeers is how many other replicas a group may have.
 	maxPeers = 16
 	// maxNotes is how many notes are on their way to a replica, and how many requests of a replica are
@@ -42,8 +45,13 @@ const (
 	maxNotes = 64
 )
 
-// ErrBusy is returned by [Options.Receive] if notes take all the memory that they may.
-var ErrBusy = errors.New("too many notes")
+var (
+	// ErrBusy is returned by [Options.Receive] if notes take all the memory that they may, and by
+	// [Options.Versions] if it is used already.
+	ErrBusy = errors.New("busy")
+	// errNotListed means that a replica is not in the list of the group.
+	errNotListed = errors.New("the replica is not in the list of the group")
+)
 
 // Peer is another replica in the list of the group.
 type Peer struct {
@@ -76,6 +84,9 @@ type Options struct {
 	Report func() ([]byte, error)
 	// Reported is called with each report of another replica, which it must not keep.
 	Reported func(p Peer, report []byte)
+	// Versions answers the question of another replica about the versions in a copy, see
+	// [Exchange.Versions].
+	Versions func(ctx context.Context, question []byte) ([]byte, error)
 	Logger   *slog.Logger
 }
 
@@ -207,6 +218,20 @@ func (e *Exchange) Send(ctx context.Context, note []byte) (acknowledged bool) {
 		}
 	}
 	return acknowledged
+}
+
+// Versions asks a replica about the versions in one of its copies, and returns its answer.
+func (e *Exchange) Versions(ctx context.Context, p Peer, question []byte) ([]byte, error) {
+	e.mu.Lock()
+	r := e.remotes[p]
+	e.mu.Unlock()
+	switch {
+	case r == nil:
+		return nil, errNotListed
+	case r.useless != nil:
+		return nil, r.useless
+	}
+	return r.ask(ctx, http.MethodPost, versionsPath, question, versionsTimeout, maxVersions)
 }
 
 // start calls f in a goroutine that Run waits for, or otherwise if Run has ended.

@@ -85,6 +85,12 @@ func (g *group) join(t *testing.T, holder string, slot int) *member {
 			return !m.lost
 		},
 		Receive: m.record, Report: func() ([]byte, error) { return []byte(`"` + holder + `"`), nil },
+		Versions: func(_ context.Context, question []byte) ([]byte, error) {
+			if string(question) == "busy" {
+				return nil, ErrBusy
+			}
+			return append(question, holder...), nil
+		},
 		Reported: func(_ Peer, report []byte) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -145,6 +151,13 @@ func TestExchange_notes(t *testing.T) {
 		defer a.mu.Unlock()
 		return slices.Contains(a.reports, `"b"`) && slices.Contains(a.reports, `"c"`)
 	})
+
+	answer, err := a.Versions(t.Context(), b.Peer, []byte("question to "))
+	expect.NoError(t, err)
+	expect.Equal(t, string(answer), "question to b")
+	if _, err := a.Versions(t.Context(), Peer{Holder: "stranger"}, nil); !errors.Is(err, errNotListed) {
+		t.Errorf("a replica that is not in the list is asked: %v", err)
+	}
 
 	c.stop()
 	expect.Soon(t, "a note arrives where it can", func() bool {

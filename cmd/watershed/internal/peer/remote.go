@@ -18,16 +18,17 @@ import (
 
 // The paths between replicas.
 const (
-	beatPath   = "/v1/beat"
-	notePath   = "/v1/note"
-	reportPath = "/v1/report"
+	beatPath     = "/v1/beat"
+	notePath     = "/v1/note"
+	reportPath   = "/v1/report"
+	versionsPath = "/v1/versions"
 )
 
 // formatHeader has the format of a request.
 const formatHeader = "Watershed-Peer-Format"
 
-// maxReport is how many bytes a report may have.
-const maxReport = 4 << 20
+// maxReport and maxVersions are how many bytes a report and a list of versions may have.
+const maxReport, maxVersions = 4 << 20, 64 << 20
 
 // remote is another replica.
 type remote struct {
@@ -88,12 +89,12 @@ func (r *remote) run() {
 	defer r.transport.CloseIdleConnections()
 	var reported time.Time
 	for r.useless == nil && pause(r.ctx, beat) {
-		_, err := r.ask(http.MethodPost, beatPath, nil, noteTimeout)
+		_, err := r.ask(r.ctx, http.MethodPost, beatPath, nil, noteTimeout, 0)
 		r.record(err)
 		r.log()
 		if err == nil && time.Since(reported) >= reportEvery {
 			reported = time.Now()
-			if report, err := r.ask(http.MethodGet, reportPath, nil, silence); err == nil {
+			if report, err := r.ask(r.ctx, http.MethodGet, reportPath, nil, silence, maxReport); err == nil {
 				r.exchange.opts.Reported(r.Peer, report)
 			}
 		}
@@ -186,14 +187,21 @@ func (r *remote) give(note []byte) bool {
 		return false
 	}
 	defer func() { <-r.giving }()
-	_, err := r.ask(http.MethodPost, notePath, note, noteTimeout)
+	_, err := r.ask(r.ctx, http.MethodPost, notePath, note, noteTimeout, 0)
 	return err == nil
 }
 
-// ask sends a request, and returns the body of the response.
-func (r *remote) ask(method, path string, body []byte, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, timeout)
+// maxRefusal is how many bytes of an error are read.
+const maxRefusal = 1 << 10
+
+// ask sends a request, and returns the body of the response, which may have up to most bytes. It ends
+// with ctx, with the replica, or after the timeout.
+func (r *remote) ask(
+	ctx context.Context, method, path string, body []byte, timeout time.Duration, most int64,
+) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+r.Address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("address %q: %w", r.Address, err)
@@ -206,14 +214,15 @@ func (r *remote) ask(method, path string, body []byte, timeout time.Duration) ([
 		return nil, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReport+1))
+	most = max(most, maxRefusal)
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		return nil, fmt.Errorf("%s: %.200q", resp.Status, text)
-	case len(text) > maxReport:
-		return nil, fmt.Errorf("its report has more than %d bytes", maxReport)
+	case int64(len(text)) > most:
+		return nil, fmt.Errorf("its response has more than %d bytes", most)
 	}
 	return text, nil
 }

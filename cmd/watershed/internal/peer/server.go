@@ -19,6 +19,9 @@ import (
 // maxConnections is how many connections the port for replicas has open. Further ones are closed.
 const maxConnections = maxPeers * (maxNotes + 2)
 
+// maxQuestion is how many bytes a question about versions may have.
+const maxQuestion = 8 << 10
+
 // server returns the server of the port for replicas.
 func (e *Exchange) server() *http.Server {
 	mux := http.NewServeMux()
@@ -26,7 +29,17 @@ func (e *Exchange) server() *http.Server {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("POST "+notePath, e.receive)
-	mux.HandleFunc("GET "+reportPath, e.report)
+	mux.HandleFunc("GET "+reportPath, func(w http.ResponseWriter, _ *http.Request) {
+		report, err := e.opts.Report()
+		answer(w, report, err)
+	})
+	mux.HandleFunc("POST "+versionsPath, func(w http.ResponseWriter, r *http.Request) {
+		question, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
+		if err == nil {
+			question, err = e.opts.Versions(r.Context(), question)
+		}
+		answer(w, question, err)
+	})
 	open := &connections{}
 	return &http.Server{
 		Handler: e.guard(mux), TLSConfig: e.serverTLS(e.own), ConnState: open.changed, MaxHeaderBytes: 8 << 10,
@@ -103,7 +116,8 @@ func (e *Exchange) guard(next http.Handler) http.Handler {
 		select {
 		case from.serving <- struct{}{}:
 		default:
-			e.refuse(w, "too many requests", http.StatusTooManyRequests)
+			e.refused.Add(1)
+			answer(w, nil, ErrBusy)
 			return
 		}
 		defer func() { <-from.serving }()
@@ -111,41 +125,33 @@ func (e *Exchange) guard(next http.Handler) http.Handler {
 	})
 }
 
-// refuse refuses a note.
-func (e *Exchange) refuse(w http.ResponseWriter, text string, code int) {
-	e.refused.Add(1)
-	http.Error(w, text, code)
-}
-
 // receive records a note.
 func (e *Exchange) receive(w http.ResponseWriter, r *http.Request) {
 	note, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(e.opts.MaxNote)))
+	if err == nil {
+		err = e.opts.Receive(note)
+	}
 	if err != nil {
-		code := http.StatusBadRequest
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			code = http.StatusRequestEntityTooLarge
-		}
-		e.refuse(w, "the note cannot be read: "+err.Error(), code)
+		e.refused.Add(1)
+		answer(w, nil, err)
 		return
 	}
-	switch err := e.opts.Receive(note); {
-	case err == nil:
-		e.accepted.Add(1)
-		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, ErrBusy):
-		e.refuse(w, err.Error(), http.StatusTooManyRequests)
-	default:
-		e.refuse(w, err.Error(), http.StatusBadRequest)
-	}
+	e.accepted.Add(1)
+	w.WriteHeader(http.StatusNoContent)
 }
 
-// report returns the report of this replica.
-func (e *Exchange) report(w http.ResponseWriter, _ *http.Request) {
-	report, err := e.opts.Report()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+// answer sends the answer to a request, or the status of an error.
+func answer(w http.ResponseWriter, body []byte, err error) {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+	case errors.Is(err, ErrBusy):
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+	case errors.As(err, &tooLarge):
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+	default:
+		http.Error(w, err.Error(), http.StatusBadRequest)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(report)
 }

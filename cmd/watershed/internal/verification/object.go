@@ -54,6 +54,9 @@ type Spec struct {
 	Deep bool `json:"deep,omitempty"`
 	// Repair lists a resource again if its copy differs from the cluster.
 	Repair bool `json:"repair,omitempty"`
+	// Replicas compares the copies with those of the other replicas of the group, instead of with
+	// the clusters. It excludes Deep and Repair.
+	Replicas bool `json:"replicas,omitempty"`
 }
 
 // Status has the results.
@@ -70,11 +73,13 @@ type Result struct {
 	Cluster string `json:"cluster"`
 	// Resource is a name such as pods or deployments.apps, or [AllResources].
 	Resource string `json:"resource"`
+	// Replica is the other replica of the group, "" if the copy was compared with the cluster.
+	Replica string `json:"replica,omitempty"`
 	// Error is why there is no result, "" if there is one.
 	Error string `json:"error,omitempty"`
 	// Version is the resourceVersion that was compared.
 	Version string `json:"version,omitempty"`
-	// Objects is how many objects the cluster has, and Bytes the approximate size of what it
+	// Objects is how many objects the cluster or the other replica has, and Bytes the approximate size of what it
 	// sent.
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes,omitempty"`
@@ -103,9 +108,11 @@ func (r *Result) Diverged() int {
 // Example is one object in which a copy differs from its cluster.
 type Example struct {
 	Kind string `json:"kind"`
-	// Key is NAMESPACE/NAME, or NAME for an object without a namespace.
+	// Key is NAMESPACE/NAME, or NAME for an object without a namespace. It is "" for an object that only
+	// the other replica has: replicas tell each other no names.
 	Key string `json:"key"`
-	// Cluster and Copy are the versions of the object, "" where it does not exist.
+	// Cluster and Copy are the versions of the object, "" where it does not exist. Cluster is that of
+	// the other replica, if there is one.
 	Cluster string `json:"cluster,omitempty"`
 	Copy    string `json:"copy,omitempty"`
 }

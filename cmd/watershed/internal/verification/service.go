@@ -29,11 +29,14 @@ const maxRequests = 4
 type Service struct {
 	fleet *fleet.Fleet
 	slots chan struct{}
+	// others are nil if there is no port for other replicas.
+	others *Replicas
 }
 
-// NewService returns the service of a fleet.
-func NewService(f *fleet.Fleet) *Service {
-	return &Service{fleet: f, slots: make(chan struct{}, maxRequests)}
+// NewService returns the service of a fleet, and of the other replicas of its group, nil if there is no
+// port for them.
+func NewService(f *fleet.Fleet, others *Replicas) *Service {
+	return &Service{fleet: f, slots: make(chan struct{}, maxRequests), others: others}
 }
 
 // Own returns the resource, for [replica.Options.ProgramResources].
@@ -47,6 +50,10 @@ func (s *Service) Own() replica.ProgramResource {
 // create compares what a verification selects.
 func (s *Service) create(r *http.Request, q *replica.Request, o runtime.Object) (runtime.Object, error) {
 	v := o.(*Verification)
+	if v.Spec.Replicas && (s.others == nil || v.Spec.Deep || v.Spec.Repair) {
+		return nil, apierrors.NewBadRequest("replicas are compared without deep and repair, and only if the server " +
+			"has other replicas, see serve --group-listen")
+	}
 	plan, err := s.plan(&v.Spec, q.CanSee)
 	if err != nil {
 		return nil, err
@@ -63,6 +70,10 @@ func (s *Service) create(r *http.Request, q *replica.Request, o runtime.Object) 
 		defer func() { <-s.slots }()
 	default:
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d verifications are running", maxRequests), 1)
+	}
+	if v.Spec.Replicas {
+		v.Status.Results, err = s.others.compareAll(r.Context(), plan)
+		return v, err
 	}
 	for i, p := range plan {
 		v.Status.Results[i] = p.compare(r.Context(), &v.Spec)
@@ -100,18 +111,14 @@ func (s *Service) plan(spec *Spec, sees func(*fleet.Member) bool) ([]pair, error
 	found, unread := map[string]bool{}, false
 	var all []pair
 	for _, m := range members {
-		if !m.Discovered() {
-			unread = true
-			all = append(all, pair{m, schema.GroupResource{Resource: AllResources}, cmp.Or(m.Status().Err, errUnread)})
-			continue
-		}
-		for _, r := range m.Mirrored() {
-			name := r.String()
-			if len(spec.Resources) > 0 && !slices.Contains(spec.Resources, name) {
+		for _, p := range pairsOf(m) {
+			name := p.resource.String()
+			unread = unread || p.unread != nil
+			if p.unread == nil && len(spec.Resources) > 0 && !slices.Contains(spec.Resources, name) {
 				continue
 			}
 			found[name] = true
-			all = append(all, pair{member: m, resource: r})
+			all = append(all, p)
 		}
 	}
 	for _, name := range spec.Resources {
@@ -123,6 +130,18 @@ func (s *Service) plan(spec *Spec, sees func(*fleet.Member) bool) ([]pair, error
 		}
 	}
 	return all, nil
+}
+
+// pairsOf returns the pairs of a cluster.
+func pairsOf(m *fleet.Member) []pair {
+	if !m.Discovered() {
+		return []pair{{m, schema.GroupResource{Resource: AllResources}, cmp.Or(m.Status().Err, errUnread)}}
+	}
+	var all []pair
+	for _, r := range m.Mirrored() {
+		all = append(all, pair{member: m, resource: r})
+	}
+	return all
 }
 
 // members returns the members with the given names, or all, that the caller sees. A cluster

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/peer"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/verification"
 	"github.com/watershed-project/watershed/fleet"
 	"github.com/watershed-project/watershed/internal/warning"
 	"github.com/watershed-project/watershed/replica"
@@ -30,6 +32,8 @@ type peers struct {
 	exchange *peer.Exchange
 	// server receives the notes of the others. It is set before the exchange runs.
 	server *replica.Server
+	// copies compares the copies with those of the others.
+	copies *verification.Replicas
 
 	mu sync.Mutex
 	// reports are the last reports of the others.
@@ -83,8 +87,10 @@ func newPeers(port *peerPort, self *group.Replica, f *fleet.Fleet, logger *slog.
 	p = &peers{fleet: f, self: self, reports: map[peer.Peer]replica.PeerReport{}}
 	p.exchange, err = peer.New(port.listener, peer.Options{
 		Key: port.key, Holder: self.Holder(), Peers: p.list, Changed: self.Changed, Renewed: self.Renewed,
-		MaxNote: replica.MaxNote, Receive: p.receive, Report: p.report, Reported: p.reported, Logger: logger,
+		MaxNote: replica.MaxNote, Receive: p.receive, Report: p.report, Reported: p.reported,
+		Versions: verification.NewAnswerer(f).Answer, Logger: logger,
 	})
+	p.copies = verification.NewReplicas(f, p.exchange, logger)
 	return p, err
 }
 
@@ -96,12 +102,12 @@ func (p *peers) options() *replica.Peers {
 	return &replica.Peers{Send: p.exchange.Send, Complete: p.exchange.Complete, Reports: p.known}
 }
 
-// stats returns the source of the metrics, nil if there are no others.
-func (p *peers) stats() func() peer.Stats {
+// parts returns the sources of the metrics, nil if there are no others.
+func (p *peers) parts() (*peer.Exchange, *verification.Replicas) {
 	if p == nil {
-		return nil
+		return nil, nil
 	}
-	return p.exchange.Stats
+	return p.exchange, p.copies
 }
 
 // list returns the others in the form of the exchange.
@@ -147,9 +153,9 @@ func (p *peers) reported(from peer.Peer, raw []byte) {
 	if json.Unmarshal(raw, &r) != nil {
 		return
 	}
-	own := map[string]uint64{}
+	own, uids := map[string]uint64{}, map[string]string{}
 	for _, c := range replica.Report(p.fleet) {
-		own[c.Name] = c.Version
+		own[c.Name], uids[c.Name] = c.Version, c.UID
 	}
 	for i := range r.Clusters {
 		c := &r.Clusters[i]
@@ -157,6 +163,11 @@ func (p *peers) reported(from peer.Peer, raw []byte) {
 		c.State = warning.Shorten(c.State, warning.MaxName)
 		if version := own[c.Name]; version > 0 && c.Version > 0 {
 			c.Behind = int64(version - c.Version)
+			reached := c.Version
+			if c.State != fleet.Live.String() || c.UID != uids[c.Name] {
+				reached = math.MaxUint64 // the other replica knows that its copy is not current
+			}
+			p.copies.Reached(from, c.Name, reached, version)
 		}
 	}
 	p.mu.Lock()
@@ -189,8 +200,9 @@ func (p *peers) known() []replica.PeerReport {
 	return all
 }
 
-// problems returns the problem that others are unreachable.
+// problems returns the problems that copies differ and that others are unreachable.
 func (p *peers) problems() []fleet.Problem {
+	all := p.copies.Problems(remedy.ReplicasDisagree)
 	var one *fleet.Problem
 	more := 0
 	for _, s := range p.exchange.States() {
@@ -207,10 +219,10 @@ func (p *peers) problems() []fleet.Problem {
 		}
 	}
 	if one == nil {
-		return nil
+		return all
 	}
 	if one.Message = warning.Shorten(one.Message, warning.MaxCause); more > 0 {
 		one.Message += fmt.Sprintf(" (and %d more)", more)
 	}
-	return []fleet.Problem{*one}
+	return append(all, *one)
 }

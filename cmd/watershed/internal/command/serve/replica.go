@@ -113,10 +113,11 @@ func (o *runner) openTraced(
 		return nil, err
 	}
 	page := new(exposition.Page)
+	exchange, copies := others.parts()
 	troubles := &problems{fleet: f, home: o.Access.Home, group: self, peers: others, logger: logger}
 	opts := &replica.Options{
 		Version: build.Version(), Logger: logger, Admit: control.Admit, Authorize: control.Authorize,
-		ProgramResources: append(control.Own(), verification.NewService(f).Own()),
+		ProgramResources: append(control.Own(), verification.NewService(f, copies).Own()),
 		PassThrough:      o.PassThrough, Problems: troubles.all, Peers: others.options(),
 		Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
@@ -137,7 +138,7 @@ func (o *runner) openTraced(
 	memory := o.openBudget(f, server, logger)
 	if err := page.Open(exposition.Sources{Fleet: f, Replica: server, Access: control, Limiter: admission.limiter,
 		Audit: log, Budget: memory, Storage: files.Files(), Tracing: traces, Problems: troubles.all,
-		Group: self, Peers: others.stats(), Version: build.Version(), Logger: logger}); err != nil {
+		Group: self, Peers: exchange, Copies: copies, Version: build.Version(), Logger: logger}); err != nil {
 		control.Close()
 		return nil, err
 	}
@@ -202,7 +203,7 @@ func (o *runner) parts(g *guarded, server *replica.Server, memory *budget.Budget
 	}
 	if g.peers != nil {
 		g.peers.server = server
-		parts = append(parts, g.peers.exchange.Run)
+		parts = append(parts, g.peers.exchange.Run, g.peers.copies.Run)
 	}
 	if o.area != nil {
 		parts = append(parts, func(ctx context.Context) error { return progress.Run(ctx, g.fleet, o.area) })

@@ -51,6 +51,12 @@ content of the objects too, for which the cluster sends them whole.
 --repair makes the server list a resource again whose copy differs, and compares once more.
 Watches of clients see the corrections as ordinary events.
 
+--replicas compares the copies with those of the other replicas of the group instead (serve
+--group-listen), at the newest version that both have. The clusters are not asked. The other replica
+has the role of the cluster: an object that it has is missing here, and one that it does not
+have is extra. Replicas tell each other no names, so verify through the other replica, or
+without --replicas, names the objects that are missing here.
+
 The exit code is 1 if a copy differs, even if it was repaired, or could not be compared. A
 resource that was never read is not compared, nor is a cluster.
 
@@ -61,6 +67,7 @@ verifications.watershed.dev.`
 	example = `  watershed verify
   watershed verify --cluster prod-eu --resource pods --resource deployments.apps
   watershed verify --deep --repair
+  watershed verify --replicas
   watershed verify --context watershed-fleet -o json`
 )
 
@@ -84,6 +91,8 @@ func NewCommand() *cobra.Command {
 		"a `resource` to verify, such as pods or deployments.apps; may be repeated (default all)")
 	flags.BoolVar(&o.spec.Deep, "deep", false, "compare the content of the objects too")
 	flags.BoolVar(&o.spec.Repair, "repair", false, "list a resource again if its copy differs")
+	flags.BoolVar(&o.spec.Replicas, "replicas", false,
+		"compare with the other replicas of the group, not with the clusters")
 	o.output.AddFlag(cmd, output.Table)
 	return cmd
 }
@@ -129,15 +138,16 @@ func (o *options) compare(ctx context.Context, client verifyClient, plan []verif
 			spec.Clusters = []string{p.Cluster}
 			spec.Resources = []string{p.Resource}
 			results, err := client.create(ctx, spec, false)
-			switch {
-			case ctx.Err() != nil:
+			if ctx.Err() != nil {
 				return
-			case err != nil:
-				p.Error = err.Error()
-			case len(results) == 1:
-				p = results[0]
 			}
-			report.add(p)
+			if err != nil {
+				p.Error = err.Error()
+				results = []verification.Result{p}
+			}
+			for _, one := range results {
+				report.add(one)
+			}
 		}
 	})
 }
@@ -178,15 +188,19 @@ func (r *verifyReport) add(one verification.Result) {
 	if r.format.IsDocument() {
 		return
 	}
+	with := ""
+	if one.Replica != "" {
+		with = one.Replica + ": "
+	}
 	if one.Error != "" {
-		r.line(one.Cluster, one.Resource, "-", "-", "-", "not compared: "+one.Error)
+		r.line(one.Cluster, one.Resource, "-", "-", "-", with+"not compared: "+one.Error)
 		return
 	}
 	took := time.Duration(one.Seconds * float64(time.Second)).Round(time.Millisecond)
-	r.line(one.Cluster, one.Resource, one.Version, fmt.Sprint(one.Objects), took.String(), verdict(&one))
+	r.line(one.Cluster, one.Resource, one.Version, fmt.Sprint(one.Objects), took.String(), with+verdict(&one))
 	for _, e := range one.Examples {
-		fmt.Fprintf(r.out, "    %-7s %s (cluster %s, copy %s)\n", e.Kind, e.Key, cmp.Or(e.Cluster, "none"),
-			cmp.Or(e.Copy, "none"))
+		fmt.Fprintf(r.out, "    %-7s %s (%s %s, copy %s)\n", e.Kind, cmp.Or(e.Key, "an object without a name here"),
+			cmp.Or(one.Replica, "cluster"), cmp.Or(e.Cluster, "none"), cmp.Or(e.Copy, "none"))
 	}
 	if more := one.Diverged() - len(one.Examples); more > 0 {
 		fmt.Fprintf(r.out, "    and %d more\n", more)
@@ -219,7 +233,7 @@ func verdict(r *verification.Result) string {
 func (r *verifyReport) end() error {
 	if r.format.IsDocument() {
 		slices.SortFunc(r.results, func(a, b verification.Result) int {
-			return strings.Compare(a.Cluster+"\x00"+a.Resource, b.Cluster+"\x00"+b.Resource)
+			return strings.Compare(a.Cluster+"\x00"+a.Resource+"\x00"+a.Replica, b.Cluster+"\x00"+b.Resource+"\x00"+b.Replica)
 		})
 		if err := r.format.Write(r.out, verification.Status{Results: r.results}); err != nil {
 			return fmt.Errorf("verify: %w", err)
