@@ -40,6 +40,7 @@ func TestReplica(t *testing.T) {
 	t.Run("slots", w.testSlots)
 	t.Run("expiry", w.testExpiry)
 	t.Run("lost", w.testLost)
+	t.Run("deleted while stopped", w.testDeletedWhileStopped)
 	t.Run("modified", w.testModified)
 	t.Run("replaced", w.testReplaced)
 	t.Run("the bound", w.testBound)
@@ -172,6 +173,37 @@ func (w *groupCluster) testLost(t *testing.T) {
 		if !before.Ended() || m.Term() == before || had[m.Term().Slot()] || !m.Renewed() {
 			t.Errorf("%s: ended: %t; slot %d after %v", name, before.Ended(), m.Term().Slot(), had)
 		}
+	}
+}
+
+// testDeletedWhileStopped deletes the Lease of a replica that is stopped, and lets another one take its slot.
+func (w *groupCluster) testDeletedWhileStopped(t *testing.T) {
+	stopped, other := w.join(t, "stopped"), w.join(t, "stopped")
+	stopped.mustRound(t)
+	term, slot := stopped.Term(), stopped.Term().Slot()
+	expect.NoError(t, w.leases.Delete(t.Context(), stopped.own.Name, metav1.DeleteOptions{}))
+	expect.NoError(t, other.connect())
+	expect.NoError(t, other.observe(t.Context()))
+	for _, r := range []*Replica{stopped, other} {
+		r.clock.epoch.Add(int64(time.Minute)) // the stopped one has had its slot for a minute
+	}
+	_, err := other.take(t.Context(), slot, nil)
+	expect.NoError(t, err)
+	expect.Equal(t, other.Term().Slot(), slot)
+
+	// The stopped process goes on, and issues versions until it looks at its Lease. None of them can be
+	// one of the other process, also at the end of the time for which its Lease counts as held.
+	last := stopped.version(stopped.now() + uint64(validity/time.Microsecond))
+	if !term.Allows(last) || other.Term().Allows(last) {
+		t.Errorf("version %d: the stopped process may issue it: %t, the other one: %t", last, term.Allows(last),
+			other.Term().Allows(last))
+	}
+	stopped.mustRound(t)
+	if !term.Ended() || stopped.Term().Slot() == slot || !stopped.Renewed() {
+		t.Errorf("ended: %t, slot %d after %d", term.Ended(), stopped.Term().Slot(), slot)
+	}
+	if other.mustRound(t); other.Term().Ended() || other.Term().Slot() != slot {
+		t.Error("the other process has lost the slot")
 	}
 }
 

@@ -9,7 +9,8 @@
 //
 // A request is answered only for a replica that the list has, and that has shown that it has the key in
 // the list. Nothing is sent to an address before the server there has shown the same. A replica can give
-// notes, report its state, and nothing else: other paths are 404, and no request is made for a user.
+// notes, report its state, answer questions about versions, and nothing else: other paths are 404, and no
+// request is made for a user.
 //
 // [Exchange.Send] returns true only after all replicas in the list have accepted the note. While
 // [Exchange.Complete] is true, every replica in the list has shown within the last 3 s that it has this
@@ -17,11 +18,12 @@
 //
 // # What blocks
 //
-// [Exchange.Send] waits up to 50 ms. No other method waits.
+// [Exchange.Send] waits up to 50 ms, and [Exchange.Versions] up to 30 s. No other method waits.
 //
 // # Bounds and ownership
 //
 // A group has 16 replicas at most: others count as unreachable. Up to 64 notes are on their way to a
 // replica, and up to 64 requests of each are answered at once; further ones are refused with 429.
-// [Exchange.Run] owns all goroutines, and waits for them. A report has 4 MiB at most.
+// [Exchange.Run] owns all goroutines, and waits for them. A report has 4 MiB at most, and an
+// answer about versions 64 MiB.
 package peer

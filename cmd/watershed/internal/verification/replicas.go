@@ -116,6 +116,9 @@ func (r *Replicas) compare(ctx context.Context, p pair, other *peer.Peer) Result
 
 // compareAll compares pairs with all other replicas.
 func (r *Replicas) compareAll(ctx context.Context, plan []pair) (all []Result, err error) {
+	if len(plan) == 0 {
+		return nil, nil
+	}
 	others := r.exchange.States()
 	if len(others) == 0 {
 		return nil, apierrors.NewBadRequest("there is no other replica in the group now")

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"math"
 	"net"
@@ -171,6 +172,42 @@ func TestAttack_versions(t *testing.T) {
 	raw, err = ask(func(q *question) { q.Version = math.MaxUint64 })
 	expect.NoError(t, err)
 	expect.Equal(t, string(raw), `{"version":`+version(now.Version)+`,"equal":false}`)
+}
+
+// TestAttack_manyQuestions asks while another question is being answered.
+func TestAttack_manyQuestions(t *testing.T) {
+	a := replicate(t)
+	answers := NewAnswerer(a.fleet)
+	answers.turn <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	raw, err := json.Marshal(question{Cluster: a.Name(), UID: a.pods.member.Identity().UID, Resource: "pods"})
+	expect.NoError(t, err)
+	if _, err := answers.Answer(ctx, raw); !errors.Is(err, peer.ErrBusy) {
+		t.Errorf("during another question: %v", err)
+	}
+}
+
+// TestAttack_replicasWithoutTheRight compares replicas as a caller that may not verify the cluster.
+func TestAttack_replicasWithoutTheRight(t *testing.T) {
+	a := replicate(t)
+	others := NewReplicas(a.fleet, nil, nil)
+	s := NewService(a.fleet, others)
+	nothing := func(*fleet.Member) bool { return false }
+	_, err := s.plan(&Spec{Replicas: true, Clusters: []string{a.Name()}}, nothing)
+	if err == nil || !strings.Contains(err.Error(), "there is no cluster") {
+		t.Errorf("a cluster that the caller may not verify: %v", err)
+	}
+	plan, err := s.plan(&Spec{Replicas: true}, nothing)
+	expect.NoError(t, err)
+	all, err := others.compareAll(t.Context(), plan)
+	expect.NoError(t, err)
+	expect.Equal(t, len(all), 0)
+	for _, spec := range []Spec{{Replicas: true, Deep: true}, {Replicas: true, Repair: true}} {
+		if _, err := s.create(nil, nil, New(spec)); err == nil {
+			t.Errorf("%+v is accepted", spec)
+		}
+	}
 }
 
 // TestReplicas_visit compares with another replica over the network: a difference is a problem until the
