@@ -264,7 +264,7 @@ var rules = map[string]rule{
 	"cmd/watershed/internal/group": {own: []string{"fleet", "internal/timer", "kube"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
-	"cmd/watershed/internal/peer":   {own: []string{"internal/timer"}},
+	"cmd/watershed/internal/peer":   {own: []string{"internal/timer", "cmd/watershed/internal/group"}},
 	"cmd/watershed/internal/remedy": {own: []string{"fleet"}},
 	"cmd/watershed/internal/status": {
 		own: []string{

@@ -14,105 +14,105 @@ import (
 	"github.com/watershed-project/watershed/metrics/serving"
 )
 
+// programMetrics are the metrics that define has defined.
+var programMetrics []*metrics.Definition
+
+// define defines a metric of the program.
+func define(kind metrics.Kind, name, help string, labels ...string) *metrics.Definition {
+	d := metrics.Define(kind, name, help, labels...)
+	programMetrics = append(programMetrics, d)
+	return d
+}
+
 // The metrics of the program, besides those of the fleet and the replica.
 var (
-	build = metrics.Define(metrics.Gauge, "watershed_build_info",
+	build = define(metrics.Gauge, "watershed_build_info",
 		"Always 1. The label has the version of the program.", "version")
-	serverProblems = metrics.Define(metrics.Gauge, "watershed_server_problems",
+	serverProblems = define(metrics.Gauge, "watershed_server_problems",
 		"1 for each problem of the server itself, by reason: ConfigurationRejected, SourceUnreadable, "+
 			"HomeMissing, LeaseNotRenewed, LeaseIgnored, VersionsAhead, ReplicasDisagree or PeerUnreachable. There is "+
 			"no series without a problem.", "reason")
-	authentications = metrics.Define(metrics.Counter, "watershed_authentications_total",
+	authentications = define(metrics.Counter, "watershed_authentications_total",
 		"Requests by the result of authentication: success, failure (401), limited (429) or error.", "result")
-	authorizations = metrics.Define(metrics.Counter, "watershed_authorizations_total",
+	authorizations = define(metrics.Counter, "watershed_authorizations_total",
 		"Authenticated requests by decision: allowed, denied (403), limited (429) or error. Requests that are "+
 			"passed on are not counted, because their cluster decides.", "decision")
-	tokenChecks = metrics.Define(metrics.Counter, "watershed_token_checks_total",
+	tokenChecks = define(metrics.Counter, "watershed_token_checks_total",
 		"Bearer tokens that callers have sent, by check: cached, reviewed by the cluster, or limited (429).", "result")
-	reviews = metrics.Define(metrics.Counter, "watershed_access_reviews_total",
+	reviews = define(metrics.Counter, "watershed_access_reviews_total",
 		"Access decisions that a cluster has to make, by result: cached, shared with another request, reviewed, "+
 			"failed, or refused because too many reviews waited.", "result")
-	reviewBytes = metrics.Define(metrics.Gauge, "watershed_access_review_cache_bytes",
+	reviewBytes = define(metrics.Gauge, "watershed_access_review_cache_bytes",
 		"Memory of the cached access decisions.")
-	localDecisions = metrics.Define(metrics.Counter, "watershed_local_rbac_decisions_total",
+	localDecisions = define(metrics.Counter, "watershed_local_rbac_decisions_total",
 		"Access decisions for clusters of --local-rbac, by result: local, or reviewed by the cluster.", "result")
-	disagreements = metrics.Define(metrics.Counter, "watershed_local_rbac_disagreements_total",
+	disagreements = define(metrics.Counter, "watershed_local_rbac_disagreements_total",
 		"Decisions of --local-rbac that the cluster has contradicted.")
-	inFlight = metrics.Define(metrics.Gauge, "watershed_inflight_units",
+	inFlight = define(metrics.Gauge, "watershed_inflight_units",
 		"Cost of the requests that are being answered, in units of work.")
-	waiting = metrics.Define(metrics.Gauge, "watershed_waiting_requests",
+	waiting = define(metrics.Gauge, "watershed_waiting_requests",
 		"Requests that wait until others are answered.")
-	admittedWatches = metrics.Define(metrics.Gauge, "watershed_admitted_watches",
+	admittedWatches = define(metrics.Gauge, "watershed_admitted_watches",
 		"Watches of all users that are open, or wait to be opened.")
-	activeUsers = metrics.Define(metrics.Gauge, "watershed_active_users",
+	activeUsers = define(metrics.Gauge, "watershed_active_users",
 		"Users that have a request in progress or a watch.")
-	rejected = metrics.Define(metrics.Counter, "watershed_rejected_requests_total",
+	rejected = define(metrics.Counter, "watershed_rejected_requests_total",
 		"Requests that were refused with 429 because the server was busy, by reason: full (too many waited), late "+
 			"(it waited too long), canceled (by the client) or watches (too many).", "reason")
-	auditEvents = metrics.Define(metrics.Counter, "watershed_audit_events_total",
+	auditEvents = define(metrics.Counter, "watershed_audit_events_total",
 		"Audit events: written, or dropped because the queue was full or the disk failed.", "result")
-	memoryLimit = metrics.Define(metrics.Gauge, "watershed_memory_limit_bytes",
+	memoryLimit = define(metrics.Gauge, "watershed_memory_limit_bytes",
 		"Memory that the process may use. There is no series without a limit.")
-	memoryUsed = metrics.Define(metrics.Gauge, "watershed_memory_used_bytes",
+	memoryUsed = define(metrics.Gauge, "watershed_memory_used_bytes",
 		"Memory that counts against the limit: the live heap, and other memory that the process needs.")
-	memoryPressure = metrics.Define(metrics.Gauge, "watershed_memory_pressure",
+	memoryPressure = define(metrics.Gauge, "watershed_memory_pressure",
 		"What the process gives up because of the memory limit: 0 nothing, 1 most of the caches, 2 also most of the "+
 			"history, 3 also further resources, 4 also further objects.")
-	spansDropped = metrics.Define(metrics.Counter, "watershed_trace_spans_dropped_total",
+	spansDropped = define(metrics.Counter, "watershed_trace_spans_dropped_total",
 		"Spans that were dropped, because the collector did not accept them. There is no series without tracing.")
-	storedChanges = metrics.Define(metrics.Counter, "watershed_storage_changes_total",
+	storedChanges = define(metrics.Counter, "watershed_storage_changes_total",
 		"Changes of objects that were written to files. Without --data-dir there is no series of storage.")
-	storedBytes = metrics.Define(metrics.Counter, "watershed_storage_written_bytes_total",
+	storedBytes = define(metrics.Counter, "watershed_storage_written_bytes_total",
 		"Bytes that were written to files.")
-	storageQueued = metrics.Define(metrics.Gauge, "watershed_storage_queued_bytes",
+	storageQueued = define(metrics.Gauge, "watershed_storage_queued_bytes",
 		"Bytes of changes that wait to be written to files.")
-	storageErrors = metrics.Define(metrics.Counter, "watershed_storage_errors_total",
+	storageErrors = define(metrics.Counter, "watershed_storage_errors_total",
 		"Failed operations on files.")
-	storageDropped = metrics.Define(metrics.Counter, "watershed_storage_dropped_total",
+	storageDropped = define(metrics.Counter, "watershed_storage_dropped_total",
 		"Times that the waiting changes of a resource were dropped, because the disk failed or was too slow. The "+
 			"complete state is written instead, later.")
-	storageBehind = metrics.Define(metrics.Gauge, "watershed_storage_behind_resources",
+	storageBehind = define(metrics.Gauge, "watershed_storage_behind_resources",
 		"Resources whose files are behind until their complete state is written.")
-	groupSlot = metrics.Define(metrics.Gauge, "watershed_group_slot",
+	groupSlot = define(metrics.Gauge, "watershed_group_slot",
 		"Slot of the Lease that this replica has. Without --replica-group there is no series of the group, and "+
 			"without a Lease only watershed_group_peers.")
-	groupLeaseAge = metrics.Define(metrics.Gauge, "watershed_group_lease_age_seconds",
+	groupLeaseAge = define(metrics.Gauge, "watershed_group_lease_age_seconds",
 		"Time since the last acknowledged renewal of the Lease was sent.")
-	groupBound = metrics.Define(metrics.Gauge, "watershed_group_bound_seconds",
+	groupBound = define(metrics.Gauge, "watershed_group_bound_seconds",
 		"How far the bound in the Lease, below which versions of /fleet are, is ahead of the group cluster's time.")
-	groupAhead = metrics.Define(metrics.Gauge, "watershed_group_versions_ahead_seconds",
+	groupAhead = define(metrics.Gauge, "watershed_group_versions_ahead_seconds",
 		"How far the newest version of /fleet that a client has received is ahead of the group cluster's time.")
-	groupSkew = metrics.Define(metrics.Gauge, "watershed_group_clock_skew_seconds",
+	groupSkew = define(metrics.Gauge, "watershed_group_clock_skew_seconds",
 		"How far the clock of the group cluster is ahead of the one of this machine.")
-	groupPeers = metrics.Define(metrics.Gauge, "watershed_group_peers",
+	groupPeers = define(metrics.Gauge, "watershed_group_peers",
 		"Other live replicas of the group.")
-	peers = metrics.Define(metrics.Gauge, "watershed_peers",
+	peers = define(metrics.Gauge, "watershed_peers",
 		"Other replicas of the group, by state: connected, or unreachable in one direction or both. Without "+
 			"--group-listen there is no series of other replicas.", "state")
-	peerNotes = metrics.Define(metrics.Counter, "watershed_peer_notes_total",
+	peerNotes = define(metrics.Counter, "watershed_peer_notes_total",
 		"Writes that were passed on, by result: acknowledged by all other replicas before the response, or "+
 			"unacknowledged.", "result")
-	peerReceived = metrics.Define(metrics.Counter, "watershed_peer_notes_received_total",
+	peerReceived = define(metrics.Counter, "watershed_peer_notes_received_total",
 		"Notes of writes from other replicas, by result: accepted or refused.", "result")
-	peerLag = metrics.Define(metrics.Gauge, "watershed_peer_lag_seconds",
+	peerLag = define(metrics.Gauge, "watershed_peer_lag_seconds",
 		"For how long another replica has not reached a version of a cluster that this replica has, although it "+
 			"says that the cluster is live. It is the largest of all clusters and replicas.")
-	peerComparisons = metrics.Define(metrics.Counter, "watershed_peer_comparisons_total",
+	peerComparisons = define(metrics.Counter, "watershed_peer_comparisons_total",
 		"Comparisons of a copy with that of another replica at one version, by result: equal, different, or failed "+
 			"without a result.", "result")
-	auditPending = metrics.Define(metrics.Gauge, "watershed_audit_pending_events",
+	auditPending = define(metrics.Gauge, "watershed_audit_pending_events",
 		"Audit events that wait to be written.")
 )
-
-var programMetrics = []*metrics.Definition{
-	build, serverProblems, authentications, authorizations, tokenChecks, reviews, reviewBytes, localDecisions,
-	disagreements,
-	inFlight, waiting, admittedWatches, activeUsers, rejected, auditEvents, auditPending, memoryLimit, memoryUsed,
-	memoryPressure, spansDropped,
-	storedChanges, storedBytes, storageQueued, storageErrors, storageDropped, storageBehind,
-	groupSlot, groupLeaseAge, groupBound, groupAhead, groupSkew, groupPeers,
-	peers, peerNotes, peerReceived, peerLag, peerComparisons,
-}
 
 // Definitions returns all metrics of the program that begin with watershed_, sorted by name.
 func Definitions() []*metrics.Definition {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,9 @@ type Peer struct {
 	// understood.
 	Format int
 }
+
+// Name returns how the replica is called in texts: by its slot.
+func (p *Peer) Name() string { return "slot " + strconv.Itoa(p.Slot) }
 
 // Options configures a [Replica].
 type Options struct {

@@ -46,7 +46,7 @@ func (m *member) send(t *testing.T, from *http.Client, method, path string, body
 // TestAttack_strangers checks that a client which is not a replica in the list of the group ends in the
 // handshake.
 func TestAttack_strangers(t *testing.T) {
-	var g group
+	var g replicaList
 	a, b := g.join(t, "a", 0), g.join(t, "b", 1)
 	expect.Soon(t, "both are connected", func() bool { return a.connected(1) && b.connected(1) })
 	other, err := NewKey()
@@ -74,7 +74,7 @@ func TestAttack_strangers(t *testing.T) {
 
 // TestAttack_replica checks what a replica in the list can do with its certificate.
 func TestAttack_replica(t *testing.T) {
-	var g group
+	var g replicaList
 	a, b := g.join(t, "a", 0), g.join(t, "b", 1)
 	expect.Soon(t, "both are connected", func() bool { return a.connected(1) && b.connected(1) })
 	as := stranger(t, b.own)
@@ -117,7 +117,7 @@ func TestAttack_replica(t *testing.T) {
 
 // TestAttack_flood sends more notes at once than a replica may: the others are refused.
 func TestAttack_flood(t *testing.T) {
-	var g group
+	var g replicaList
 	a, b := g.join(t, "a", 0), g.join(t, "b", 1)
 	expect.Soon(t, "both are connected", func() bool { return a.connected(1) && b.connected(1) })
 	answer := make(chan struct{})
@@ -157,7 +157,7 @@ func TestAttack_flood(t *testing.T) {
 // TestAttack_foreignAddress has a Lease with the address of a server that does not have the key: it
 // learns neither notes nor the certificate of the replica.
 func TestAttack_foreignAddress(t *testing.T) {
-	var g group
+	var g replicaList
 	a, b := g.join(t, "a", 0), g.join(t, "b", 1)
 	expect.Soon(t, "both are connected", func() bool { return a.connected(1) && b.connected(1) })
 	other, err := NewKey()

@@ -13,17 +13,16 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/watershed-project/watershed/internal/timer"
+	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 )
 
-// Format is the format of the requests between replicas. A replica with another one counts as
-// unreachable.
-const Format = 1
+// Format is the format of the requests between replicas, and of their Leases. A replica with another one
+// counts as unreachable.
+const Format = group.Format
 
 const (
 	// acknowledgedBy is how long a response waits until its note is acknowledged.
@@ -54,17 +53,7 @@ var (
 )
 
 // Peer is another replica in the list of the group.
-type Peer struct {
-	// Holder is the random ID of the process, and Slot the one of its Lease.
-	Holder string
-	Slot   int
-	// Address is the host and port at which it listens for others.
-	Address string
-	// Key is its [Key.Hash].
-	Key string
-	// Format is its [Format].
-	Format int
-}
+type Peer = group.Peer
 
 // Options are what an [Exchange] needs. All of them are required.
 type Options struct {
@@ -254,7 +243,7 @@ func (e *Exchange) Complete() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.remotes {
-		if !r.hears() {
+		if !r.isRecent(&r.heard) {
 			return false
 		}
 	}
@@ -269,9 +258,6 @@ type State struct {
 	Err   error
 	Since time.Time
 }
-
-// Name returns how the replica is called in texts: by the slot of its Lease.
-func (p *Peer) Name() string { return "slot " + strconv.Itoa(p.Slot) }
 
 // States returns the states of all other replicas, by their slots.
 func (e *Exchange) States() []State {
@@ -308,6 +294,3 @@ func (e *Exchange) Stats() Stats {
 	}
 	return s
 }
-
-// pause waits for a time, and reports whether ctx is still valid.
-func pause(ctx context.Context, d time.Duration) bool { return timer.Sleep(ctx, d) == nil }

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// group is the list of a group, as the Leases of a cluster have it.
-type group struct {
+// replicaList is the list of a group, as the Leases of a cluster have it.
+type replicaList struct {
 	changed timer.Broadcast
 
 	mu    sync.Mutex
@@ -30,14 +30,14 @@ type group struct {
 }
 
 // list returns the replicas.
-func (g *group) list() []Peer {
+func (g *replicaList) list() []Peer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.peers)
 }
 
 // change changes the list.
-func (g *group) change(by func(peers []Peer) []Peer) {
+func (g *replicaList) change(by func(peers []Peer) []Peer) {
 	g.mu.Lock()
 	g.peers = by(g.peers)
 	g.mu.Unlock()
@@ -45,10 +45,10 @@ func (g *group) change(by func(peers []Peer) []Peer) {
 }
 
 // add adds a replica.
-func (g *group) add(p Peer) { g.change(func(all []Peer) []Peer { return append(all, p) }) }
+func (g *replicaList) add(p Peer) { g.change(func(all []Peer) []Peer { return append(all, p) }) }
 
 // remove removes a replica.
-func (g *group) remove(holder string) {
+func (g *replicaList) remove(holder string) {
 	g.change(func(all []Peer) []Peer {
 		return slices.DeleteFunc(all, func(p Peer) bool { return p.Holder == holder })
 	})
@@ -70,7 +70,7 @@ type member struct {
 }
 
 // join starts a replica and adds it to the list.
-func (g *group) join(t *testing.T, holder string, slot int) *member {
+func (g *replicaList) join(t *testing.T, holder string, slot int) *member {
 	t.Helper()
 	key, err := NewKey()
 	expect.NoError(t, err)
@@ -138,7 +138,7 @@ func (m *member) connected(others int) bool {
 
 // TestExchange_notes sends notes between three replicas, and stops one of them.
 func TestExchange_notes(t *testing.T) {
-	var g group
+	var g replicaList
 	a, b := g.join(t, "a", 0), g.join(t, "b", 1)
 	c := g.join(t, "c", 2)
 	expect.Soon(t, "all are connected", func() bool { return a.connected(2) && b.connected(2) && c.connected(2) })
@@ -183,7 +183,7 @@ func TestExchange_notes(t *testing.T) {
 // TestExchange_slowReplica has a replica that receives a note and does not answer: the sender does not
 // wait for it, and the note arrives.
 func TestExchange_slowReplica(t *testing.T) {
-	var g group
+	var g replicaList
 	a, b := g.join(t, "a", 0), g.join(t, "b", 1)
 	expect.Soon(t, "both are connected", func() bool { return a.connected(1) && b.connected(1) })
 	answer := make(chan struct{})
@@ -221,7 +221,7 @@ func TestExchange_unusable(t *testing.T) {
 		"nobody there":            func(_ *member, p *Peer) { p.Address = "127.0.0.1:1" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var g group
+			var g replicaList
 			a, b := g.join(t, "a", 0), g.join(t, "b", 1)
 			expect.Soon(t, "both are connected", func() bool { return a.connected(1) && b.connected(1) })
 			p := b.Peer
@@ -238,7 +238,7 @@ func TestExchange_unusable(t *testing.T) {
 		})
 	}
 	t.Run("too many", func(t *testing.T) {
-		var g group
+		var g replicaList
 		a := g.join(t, "a", 0)
 		g.change(func(all []Peer) []Peer {
 			for i := range maxPeers + 1 {

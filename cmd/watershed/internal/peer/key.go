@@ -69,7 +69,7 @@ var errStranger = errors.New("not a replica of the group")
 
 // matches returns an error unless a connection is to a replica. TLS has verified that the other side
 // has the private key of its certificate.
-func (p *Peer) matches(state *tls.ConnectionState) error {
+func matches(p *Peer, state *tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return fmt.Errorf("no certificate: %w", errStranger)
 	}
@@ -100,6 +100,6 @@ func clientTLS(own tls.Certificate, p Peer) *tls.Config {
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own},
 		// VerifyConnection compares the key. There is no authority and no host name to verify.
 		InsecureSkipVerify: true,
-		VerifyConnection:   func(state tls.ConnectionState) error { return p.matches(&state) },
+		VerifyConnection:   func(state tls.ConnectionState) error { return matches(&p, &state) },
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/timer"
 )
 
 // The paths between replicas.
@@ -88,7 +90,7 @@ func newRemote(ctx context.Context, e *Exchange, p Peer, excess bool) *remote {
 func (r *remote) run() {
 	defer r.transport.CloseIdleConnections()
 	var reported time.Time
-	for r.useless == nil && pause(r.ctx, beat) {
+	for r.useless == nil && timer.Sleep(r.ctx, beat) == nil {
 		_, err := r.ask(r.ctx, http.MethodPost, beatPath, nil, noteTimeout, 0)
 		r.record(err)
 		r.log()
@@ -117,18 +119,11 @@ func (r *remote) hear() {
 	r.heard = time.Now()
 }
 
-// hears reports whether the replica has sent something lately.
-func (r *remote) hears() bool {
+// isRecent reports whether the replica has sent something lately, or answered: at is the field.
+func (r *remote) isRecent(at *time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return isRecent(r.heard)
-}
-
-// answers reports whether the replica has answered lately.
-func (r *remote) answers() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return isRecent(r.answered)
+	return isRecent(*at)
 }
 
 func isRecent(t time.Time) bool { return !t.IsZero() && time.Since(t) < silence }
@@ -178,7 +173,7 @@ func (r *remote) log() {
 // give gives a note to the replica, and reports whether it has accepted the note. A replica that has
 // not answered lately is not asked: nobody has to wait for it.
 func (r *remote) give(note []byte) bool {
-	if r.useless != nil || !r.answers() {
+	if r.useless != nil || !r.isRecent(&r.answered) {
 		return false
 	}
 	select {

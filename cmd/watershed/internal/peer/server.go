@@ -81,7 +81,7 @@ func (e *Exchange) listed(state *tls.ConnectionState) (*Peer, error) {
 		if p.Holder == e.opts.Holder || p.Key == e.opts.Key.Hash() {
 			continue
 		}
-		if p.matches(state) == nil {
+		if matches(&p, state) == nil {
 			return &p, nil
 		}
 	}

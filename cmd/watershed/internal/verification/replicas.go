@@ -218,8 +218,9 @@ func (r *Replicas) Problems(reason string) []fleet.Problem {
 	all := slices.Collect(maps.Values(r.found))
 	for d, is := range r.lags {
 		if late := is.reported.Sub(is.since); late > mostLag {
-			all = append(all, finding{fmt.Sprintf("%s says that cluster %s is live, and has not reached version %d, "+
-				"which this replica had %s before", d.other.Name(), d.cluster, is.version, late.Round(time.Second)), is.since})
+			message := fmt.Sprintf("%s says that cluster %s is live, and has not reached version %d, which this "+
+				"replica had %s before", d.other.Name(), d.cluster, is.version, late.Round(time.Second))
+			all = append(all, finding{message, is.since})
 		}
 	}
 	r.mu.Unlock()

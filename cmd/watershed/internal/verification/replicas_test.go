@@ -292,8 +292,8 @@ func TestReplicas_lag(t *testing.T) {
 		report(299, 400, 2*time.Minute)
 		report(299, 400, 3*time.Minute)
 		report(299, 400, 4*time.Minute)
-		if text := r.Problems("")[0].Message; !strings.Contains(text, "slot 7 says that cluster eu is live, and has not "+
-			"reached version 300, which this replica had 4m0s before") {
+		if text := r.Problems("")[0].Message; !strings.Contains(text, "slot 7 says that cluster eu is live, and has "+
+			"not reached version 300, which this replica had 4m0s before") {
 			t.Errorf("the problem is %q", text)
 		}
 		report(math.MaxUint64, 400, 0)

@@ -86,7 +86,7 @@ func newPeers(port *peerPort, self *group.Replica, f *fleet.Fleet, logger *slog.
 	}
 	p = &peers{fleet: f, self: self, reports: map[peer.Peer]replica.PeerReport{}}
 	p.exchange, err = peer.New(port.listener, peer.Options{
-		Key: port.key, Holder: self.Holder(), Peers: p.list, Changed: self.Changed, Renewed: self.Renewed,
+		Key: port.key, Holder: self.Holder(), Peers: self.Peers, Changed: self.Changed, Renewed: self.Renewed,
 		MaxNote: replica.MaxNote, Receive: p.receive, Report: p.report, Reported: p.reported,
 		Versions: verification.NewAnswerer(f).Answer, Logger: logger,
 	})
@@ -108,19 +108,6 @@ func (p *peers) parts() (*peer.Exchange, *verification.Replicas) {
 		return nil, nil
 	}
 	return p.exchange, p.copies
-}
-
-// list returns the others in the form of the exchange.
-func (p *peers) list() []peer.Peer {
-	others := p.self.Peers()
-	all := make([]peer.Peer, len(others))
-	for i, m := range others {
-		all[i] = peer.Peer{Holder: m.Holder, Slot: m.Slot, Address: m.Address, Key: m.Key, Format: peer.Format}
-		if m.Format != group.Format {
-			all[i].Format = -m.Format // the rest of the Lease may have another meaning
-		}
-	}
-	return all
 }
 
 // receive gives the note of another replica to this one.
@@ -175,7 +162,7 @@ func (p *peers) reported(from peer.Peer, raw []byte) {
 	p.reports[from] = replica.PeerReport{
 		At: time.Now(), Version: warning.Shorten(r.Version, warning.MaxName), Clusters: r.Clusters,
 	}
-	list := p.list()
+	list := p.self.Peers()
 	for other := range p.reports {
 		if !slices.Contains(list, other) {
 			delete(p.reports, other)

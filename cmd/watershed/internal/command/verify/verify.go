@@ -233,7 +233,8 @@ func verdict(r *verification.Result) string {
 func (r *verifyReport) end() error {
 	if r.format.IsDocument() {
 		slices.SortFunc(r.results, func(a, b verification.Result) int {
-			return strings.Compare(a.Cluster+"\x00"+a.Resource+"\x00"+a.Replica, b.Cluster+"\x00"+b.Resource+"\x00"+b.Replica)
+			return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Resource, b.Resource),
+				strings.Compare(a.Replica, b.Replica))
 		})
 		if err := r.format.Write(r.out, verification.Status{Results: r.results}); err != nil {
 			return fmt.Errorf("verify: %w", err)
