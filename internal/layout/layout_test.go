@@ -261,7 +261,9 @@ var rules = map[string]rule{
 		others: []string{"k8s.io/apimachinery/"},
 	},
 	"cmd/watershed/internal/terminal": {others: []string{"golang.org/x/term"}},
-	"cmd/watershed/internal/group": {own: []string{"fleet", "internal/timer", "kube"}, others: []string{
+	"cmd/watershed/internal/group": {own: []string{
+		"fleet", "internal/document", "internal/timer", "internal/warning", "kube",
+	}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
 	"cmd/watershed/internal/peer":   {own: []string{"internal/timer", "cmd/watershed/internal/group"}},

@@ -197,10 +197,10 @@ func (c *collector) group(sink metrics.Sink) {
 	sink.Put(groupPeers, float64(len(s.Peers)))
 	if s.Owned {
 		sink.Put(groupSlot, float64(s.Slot))
-		sink.Put(groupLeaseAge, s.Age.Seconds())
-		sink.Put(groupBound, s.Bound.Seconds())
-		sink.Put(groupAhead, s.Ahead.Seconds())
-		sink.Put(groupSkew, s.Skew.Seconds())
+		sink.Put(groupLeaseAge, s.Age)
+		sink.Put(groupBound, s.Bound)
+		sink.Put(groupAhead, s.Ahead)
+		sink.Put(groupSkew, s.ClockSkew)
 	}
 }
 

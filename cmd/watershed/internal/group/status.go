@@ -3,28 +3,16 @@
 
 package group
 
-import "time"
+import (
+	"time"
+
+	"github.com/watershed-project/watershed/internal/document"
+	"github.com/watershed-project/watershed/internal/warning"
+)
 
 // Status is the state of a [Replica].
 type Status struct {
-	Group, Holder string
-	// Slot is the own slot, and Owned whether this process has one.
-	Slot  int
-	Owned bool
-	// Renewed is whether the Lease is held for certain, see [Replica.Renewed].
-	Renewed bool
-	// Age is the time since the last acknowledged renewal was sent, 0 without a Lease.
-	Age time.Duration
-	// Bound is how far the bound of versions is ahead of the group cluster's time.
-	Bound time.Duration
-	// Ahead is how far the newest version that was shown is ahead of the group cluster's time, 0 if it
-	// is not. Versions follow the time, so it is more than some seconds only if they began at a late
-	// bound, a client has presented a late version, or the clock of the group cluster was set back.
-	Ahead time.Duration
-	// Skew is how far the group cluster's clock is ahead of the one of this machine. It has no
-	// effect on versions.
-	Skew  time.Duration
-	Peers []Peer
+	document.Membership
 	// Err is why the last round failed, and Since when that began.
 	Err   error
 	Since time.Time
@@ -34,20 +22,24 @@ type Status struct {
 
 // Status returns the present state.
 func (r *Replica) Status() Status {
-	s := Status{Group: r.Group, Holder: r.holder, Peers: r.Peers(), Renewed: r.Renewed()}
+	s := Status{Membership: document.Membership{
+		Group: r.Group, Holder: r.holder, Renewed: r.Renewed(), Peers: []document.Peer{},
+	}}
+	for _, p := range r.Peers() {
+		s.Peers = append(s.Peers, document.Peer{Holder: warning.Shorten(p.Holder, warning.MaxName), Slot: p.Slot})
+	}
 	r.mu.Lock()
 	s.Err, s.Since, s.Ignored = r.err, r.since, r.ignored
 	r.mu.Unlock()
-	sent := r.renewed.Load()
 	now, known := r.clock.now()
 	if known {
-		s.Skew = time.Until(now)
+		s.ClockSkew = time.Until(now).Seconds()
 	}
-	if sent != 0 {
+	if sent := r.renewed.Load(); sent != 0 {
 		term := r.Term()
-		s.Slot, s.Owned, s.Age = term.Slot(), true, r.clock.elapsed()-time.Duration(sent)
-		s.Bound = time.UnixMicro(int64(term.Bound())).Sub(now)
-		s.Ahead = max(0, time.UnixMicro(int64(term.Shown())).Sub(now))
+		s.Slot, s.Owned, s.Age = term.Slot(), true, (r.clock.elapsed() - time.Duration(sent)).Seconds()
+		s.Bound = time.UnixMicro(int64(term.Bound())).Sub(now).Seconds()
+		s.Ahead = max(0, time.UnixMicro(int64(term.Shown())).Sub(now).Seconds())
 	}
 	return s
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/watershed-project/watershed/cmd/watershed/internal/group"
 	"github.com/watershed-project/watershed/cmd/watershed/internal/remedy"
@@ -18,22 +17,25 @@ import (
 	"github.com/watershed-project/watershed/fleet/directory"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
+	"github.com/watershed-project/watershed/replica"
 )
 
 // TestProblems_group checks which states of a process in its group are problems.
 func TestProblems_group(t *testing.T) {
-	good := group.Status{Group: "pair", Owned: true, Renewed: true, Ahead: 15 * time.Second, Bound: time.Hour}
+	good := group.Status{Membership: replica.Membership{
+		Group: "pair", Owned: true, Renewed: true, Ahead: 15, Bound: 3600,
+	}}
 	lost, ahead, forged := good, good, good
-	lost.Renewed, lost.Age = false, 12*time.Second
-	ahead.Ahead = 31 * time.Minute
+	lost.Renewed, lost.Age = false, 12
+	ahead.Ahead = 31 * 60
 	forged.Ignored = []error{errors.New("lease pair-1: its bound is not a time"), errors.New("another")}
 	for _, c := range []struct {
 		status          group.Status
 		reason, message string
 	}{
 		{good, "", ""},
-		{lost, remedy.LeaseNotRenewed, "12s ago"},
-		{ahead, remedy.VersionsAhead, "31m0s ahead"},
+		{lost, remedy.LeaseNotRenewed, "12 s ago"},
+		{ahead, remedy.VersionsAhead, "31 minutes ahead"},
 		{forged, remedy.LeaseIgnored, "pair-1: its bound is not a time; and 1 more"},
 	} {
 		all := groupProblems(&c.status)

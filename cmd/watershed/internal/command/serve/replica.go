@@ -122,7 +122,10 @@ func (o *runner) openTraced(
 		Pages: map[string]http.Handler{access.MetricsPath: page},
 	}
 	if self != nil {
-		opts.FleetWarning, opts.Membership = self.Warning, membershipOf(self)
+		opts.FleetWarning, opts.Membership = self.Warning, func() *replica.Membership {
+			is := self.Status()
+			return &is.Membership
+		}
 	}
 	if log != nil {
 		opts.Audit = log.Audit
