@@ -25,15 +25,17 @@ import (
 const (
 	// perRound is how many resources a round of [Replicas.Run] compares, chosen at random. Differences
 	// that it has found before are compared in each round.
-	perRound = 50
-	// rest is how much longer than a comparison Run waits after it, and leastRest the least it waits.
-	rest, leastRest = 200, time.Second
+	perRound = 20
+	// rest is how many times as long as a comparison Run waits after it, and leastRest and mostRest limit that.
+	rest, leastRest, mostRest = 200, time.Second, 5 * time.Minute
 	// confirmation is after how long a difference is compared again before it is a problem: a replica
 	// may just have noticed that etcd was restored.
 	confirmation = 30 * time.Second
 	// mostLag is after how long it is a problem that another replica has not reached a version. A bookmark
 	// comes at least once a minute.
 	mostLag = 3 * time.Minute
+	// reportAge is how long a report counts. One comes every five seconds.
+	reportAge = 30 * time.Second
 )
 
 // Replicas compares the copies of this replica with those of the other replicas of its group.
@@ -69,6 +71,14 @@ type finding struct {
 type lag struct {
 	version         uint64
 	since, reported time.Time
+}
+
+// late returns for how long the other replica has not reached the version, 0 if it does not report any more.
+func (l lag) late() time.Duration {
+	if time.Since(l.reported) > reportAge {
+		return 0
+	}
+	return l.reported.Sub(l.since)
 }
 
 // NewReplicas returns the comparison with the other replicas of an exchange.
@@ -135,7 +145,7 @@ func (r *Replicas) compareAll(ctx context.Context, plan []pair) (all []Result, e
 func (r *Replicas) Run(ctx context.Context) error {
 	for timer.Sleep(ctx, leastRest) == nil {
 		for _, d := range r.round() {
-			if timer.Sleep(ctx, max(leastRest, rest*r.visit(ctx, d, confirmation))) != nil {
+			if timer.Sleep(ctx, min(max(leastRest, rest*r.visit(ctx, d, confirmation)), mostRest)) != nil {
 				break
 			}
 		}
@@ -164,7 +174,7 @@ func (r *Replicas) round() []difference {
 	others := r.connected()
 	r.mu.Lock()
 	all := slices.Collect(maps.Keys(r.found))
-	maps.DeleteFunc(r.lags, func(d difference, _ lag) bool { return !slices.Contains(others, d.other) })
+	maps.DeleteFunc(r.lags, func(_ difference, l lag) bool { return time.Since(l.reported) > reportAge })
 	r.mu.Unlock()
 	members := r.fleet.Members()
 	for range perRound {
@@ -217,7 +227,7 @@ func (r *Replicas) Problems(reason string) []fleet.Problem {
 	r.mu.Lock()
 	all := slices.Collect(maps.Values(r.found))
 	for d, is := range r.lags {
-		if late := is.reported.Sub(is.since); late > mostLag {
+		if late := is.late(); late > mostLag {
 			message := fmt.Sprintf("%s says that cluster %s is live, and has not reached version %d, which this "+
 				"replica had %s before", d.other.Name(), d.cluster, is.version, late.Round(time.Second))
 			all = append(all, finding{message, is.since})
@@ -248,7 +258,7 @@ func (r *Replicas) Stats() ReplicasStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, is := range r.lags {
-		s.Lag = max(s.Lag, is.reported.Sub(is.since))
+		s.Lag = max(s.Lag, is.late())
 	}
 	return s
 }

@@ -277,12 +277,12 @@ func TestReplicas_lag(t *testing.T) {
 		other := peer.Peer{Slot: 7}
 		report := func(version, own uint64, want time.Duration) {
 			t.Helper()
+			time.Sleep(time.Minute)
 			r.Reached(other, "eu", version, own)
 			expect.Equal(t, r.Stats().Lag, want)
 			if has := len(r.Problems("")) > 0; has != (want > mostLag) {
 				t.Errorf("after %s, a problem: %v", want, has)
 			}
-			time.Sleep(time.Minute)
 		}
 		report(100, 100, 0)
 		report(100, 150, 0)
@@ -295,6 +295,10 @@ func TestReplicas_lag(t *testing.T) {
 		if text := r.Problems("")[0].Message; !strings.Contains(text, "slot 7 says that cluster eu is live, and has "+
 			"not reached version 300, which this replica had 4m0s before") {
 			t.Errorf("the problem is %q", text)
+		}
+		time.Sleep(reportAge + time.Second)
+		if r.Stats().Lag != 0 || len(r.Problems("")) > 0 {
+			t.Error("a replica that does not report any more has a lag")
 		}
 		report(math.MaxUint64, 400, 0)
 		report(400, 400, 0)
