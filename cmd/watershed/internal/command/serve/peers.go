@@ -40,48 +40,38 @@ type peers struct {
 	reports map[peer.Peer]replica.PeerReport
 }
 
-// peerPort is where other replicas reach this one.
+// peerPort is where other replicas reach this one. The zero value means that they do not.
 type peerPort struct {
 	listener net.Listener
-	address  string
-	key      *peer.Key
+	// address is the one for others, and keyHash the hash of the key: the Lease has both.
+	address, keyHash string
+	key              *peer.Key
 }
 
-// listenPeers opens the port for other replicas. It returns nil if there is none.
-func (o *runner) listenPeers(ctx context.Context, logger *slog.Logger) (*peerPort, error) {
-	l, address, err := o.ListenPeers(ctx)
-	if l == nil || err != nil {
-		return nil, err
+// listenPeers opens the port for other replicas, if there is one.
+func (o *runner) listenPeers(ctx context.Context, logger *slog.Logger) (p peerPort, err error) {
+	if p.key, err = peer.NewKey(); err != nil {
+		return p, err
 	}
-	key, err := peer.NewKey()
-	if err != nil {
-		_ = l.Close()
-		return nil, err
+	if p.listener, p.address, err = o.ListenPeers(ctx); p.listener == nil || err != nil {
+		return p, err
 	}
-	logger.Info("port for other replicas", "listen", l.Addr().String(), "address", address)
-	return &peerPort{l, address, key}, nil
+	p.keyHash = p.key.Hash()
+	logger.Info("port for other replicas", "listen", p.listener.Addr().String(), "address", p.address)
+	return p, nil
 }
 
 // close closes the port, if there is one.
 func (p *peerPort) close() {
-	if p != nil {
+	if p.listener != nil {
 		_ = p.listener.Close()
 	}
-}
-
-// advertised returns the address and the hash of the key that the Lease of this replica names for other replicas,
-// "" if there is no port.
-func (p *peerPort) advertised() (address, key string) {
-	if p == nil {
-		return "", ""
-	}
-	return p.address, p.key.Hash()
 }
 
 // newPeers returns the connections with the other replicas of a group, nil if this replica has no port for
 // them.
 func newPeers(port *peerPort, self *group.Replica, f *fleet.Fleet, logger *slog.Logger) (p *peers, err error) {
-	if port == nil {
+	if port.listener == nil {
 		return nil, nil
 	}
 	p = &peers{fleet: f, self: self, reports: map[peer.Peer]replica.PeerReport{}}
@@ -187,29 +177,15 @@ func (p *peers) known() []replica.PeerReport {
 	return all
 }
 
-// problems returns the problems that copies differ and that others are unreachable.
+// problems returns the problems that copies differ, and each other replica that is unreachable.
 func (p *peers) problems() []fleet.Problem {
 	all := p.copies.Problems(remedy.ReplicasDisagree)
-	var one *fleet.Problem
-	more := 0
 	for _, s := range p.exchange.States() {
-		switch {
-		case s.Err == nil:
-		case one != nil:
-			more++
-			if s.Since.Before(one.Since) {
-				one.Since = s.Since
-			}
-		default:
-			one = &fleet.Problem{Reason: remedy.PeerUnreachable, Since: s.Since,
-				Message: fmt.Sprintf("%s at %s: %v", s.Name(), s.Address, s.Err)}
+		if s.Err != nil {
+			message := fmt.Sprintf("%s at %s: %v", s.Name(), s.Address, s.Err)
+			all = append(all, fleet.Problem{Reason: remedy.PeerUnreachable, Since: s.Since,
+				Message: warning.Shorten(message, warning.MaxCause)})
 		}
 	}
-	if one == nil {
-		return all
-	}
-	if one.Message = warning.Shorten(one.Message, warning.MaxCause); more > 0 {
-		one.Message += fmt.Sprintf(" (and %d more)", more)
-	}
-	return append(all, *one)
+	return all
 }

@@ -31,8 +31,7 @@ type runner struct {
 	// area shows the progress of the first sync below the log, nil if the log does not go to
 	// a terminal.
 	area *terminal.Area
-	// port is where other replicas reach this one, nil if they do not.
-	port *peerPort
+	port peerPort
 }
 
 // guarded is a replica with access control.
@@ -160,9 +159,9 @@ func (o *runner) openFleet(
 ) (f *fleet.Fleet, self *group.Replica, others *peers, err error) {
 	opts := o.FleetOptions(logger)
 	opts.Disk = files.Files()
-	address, key := o.port.advertised()
 	// It runs after the fleet was made.
-	self = o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, address, key, logger)
+	self = o.Group.Open(func(name string) (*fleet.Member, bool) { return f.Member(name) }, o.port.address,
+		o.port.keyHash, logger)
 	if self != nil {
 		opts.Term = self.Term
 	}
@@ -174,7 +173,7 @@ func (o *runner) openFleet(
 	if f, err = fleet.New(d, opts); err != nil {
 		return nil, nil, nil, err
 	}
-	others, err = newPeers(o.port, self, f, logger)
+	others, err = newPeers(&o.port, self, f, logger)
 	return f, self, others, err
 }
 
