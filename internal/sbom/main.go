@@ -121,8 +121,12 @@ func newDocument(info *buildinfo.BuildInfo, created time.Time) *document {
 	d.add("Main", &info.Main)
 	d.relate(d.ID, "DESCRIBES", "SPDXRef-Main")
 	for i, m := range info.Deps {
-		if m.Replace != nil {
+		switch {
+		case m.Replace != nil:
 			m = m.Replace
+		case version(m) == devel:
+			// Another module of the workspace. It is built from the commit of the program, and published with it.
+			m = &debug.Module{Path: m.Path, Version: info.Main.Version}
 		}
 		d.depend(fmt.Sprintf("Module-%d", i+1), m)
 	}
@@ -154,10 +158,13 @@ func (d *document) relate(element, kind, related string) {
 	d.Relationships = append(d.Relationships, relationship{element, kind, related})
 }
 
-// version returns the version of a module, "devel" if it has none.
+// devel stands for the version of a module that has none.
+const devel = "devel"
+
+// version returns the version of a module, or devel if it has none.
 func version(m *debug.Module) string {
 	if m.Version == "" || m.Version == "(devel)" {
-		return "devel"
+		return devel
 	}
 	return m.Version
 }

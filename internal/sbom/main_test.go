@@ -5,13 +5,16 @@ package main
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -90,6 +93,32 @@ func TestRun(t *testing.T) {
 	}
 	slices.Sort(got)
 	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestNewDocument_workspace checks the versions of modules that the linker records without one: those of the
+// workspace of a release are published with it, and a directory that replaces a module is not.
+func TestNewDocument_workspace(t *testing.T) {
+	directory := debug.Module{Path: "./fork", Version: "(devel)"}
+	d := newDocument(&buildinfo.BuildInfo{
+		GoVersion: "go1.26.0",
+		Main:      debug.Module{Path: "example.com/shop/cmd", Version: "v0.1.0"},
+		Deps: []*debug.Module{
+			{Path: "example.com/shop", Version: "(devel)"},
+			{Path: "example.com/other", Version: "v1.2.3", Sum: "h1:x"},
+			{Path: "example.com/fork", Version: "v1.0.0", Replace: &directory},
+		},
+	}, time.Time{})
+	var got []string
+	for _, p := range d.Packages {
+		got = append(got, p.Name+" "+p.Version)
+	}
+	want := []string{
+		"example.com/shop/cmd v0.1.0", "example.com/shop v0.1.0", "example.com/other v1.2.3", "./fork devel",
+		"stdlib 1.26.0",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
