@@ -42,6 +42,11 @@ release: $(GORELEASER) ## a dry run of a release: archives for all platforms, ch
 	$(GORELEASER) check
 	$(GORELEASER) release --snapshot --clean
 
+.PHONY: rehearsal
+rehearsal: $(KO) $(CRANE) $(GORELEASER) ## a release on this machine, from a clone, by the written steps: modules, archives, image, chart, then the start pages with them; QUICK=1 for this platform only; needs make kube
+	go run ./internal/kubetest/kubebuild -helm
+	QUICK=$(QUICK) deploy/release/rehearse
+
 $(KUBECONFORM):
 	@$(call build-tool,kubeconform,$(KUBECONFORM_VERSION),github.com/yannh/kubeconform/cmd/kubeconform)
 $(KO):

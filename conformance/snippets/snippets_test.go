@@ -204,7 +204,9 @@ func environment(t *testing.T, home, tools, clusters string) []string {
 		"GIT_CONFIG_VALUE_0=https://github.com/watershed-project/watershed",
 		"GIT_CONFIG_KEY_1=safe.directory", "GIT_CONFIG_VALUE_1=*",
 	}
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOFLAGS", "CGO_ENABLED", "GOSUMDB"} {
+	for _, name := range []string{
+		"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOFLAGS", "CGO_ENABLED",
+	} {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
 		if err != nil {
 			t.Fatalf("go env %s: %v", name, err)
