@@ -100,7 +100,7 @@ cluster: ## run a complete cluster on loopback until Ctrl-C; N=3 runs three
 # What e2e tests: the packages with the longest tests first, so that none runs alone at the end.
 # Left out are the layout rules, which check tests, and package storage, which needs no
 # control plane: race runs it, and files in full. Package diff and the benchmarks need none either.
-E2E = ./conformance/replica ./cmd/watershed . ./fleet ./conformance/soak ./internal/kubetest/simulated ./conformance/compat \
+E2E = ./conformance/replica ./conformance/replicas ./cmd/watershed . ./fleet ./conformance/soak ./internal/kubetest/simulated ./conformance/compat \
 	$(filter-out %/internal/layout %/internal/storage %/conformance/bench %/bench/harness %/bench/operators %/conformance/diff, \
 	$(LONGER) $(filter-out $(RACED),$(shell go list $(PACKAGES)))) ./conformance/servers ./conformance/snippets ./examples/gin/... ./examples/operator/...
 
@@ -143,8 +143,8 @@ sources: ## configuration and sources of clusters change and fail at random whil
 	go test -timeout 120m -count=1 -v -run '^TestSources_chaos$$' ./cmd/watershed -sources.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
 
 .PHONY: group
-group: ## two replicas of a group are killed, stopped, robbed of their Leases and cut off, ROUNDS times (default 20); needs make kube
-	cd conformance && WATERSHED_KUBE=required go test -timeout 60m -count=1 -v -run '^TestGroup$$' ./replica -group.rounds $(ROUNDS) | grep --line-buffered -v '^ *[IWE][0-9]'
+group: ## two replicas of a group, 12 clusters and clients of all kinds: kills, stops, partitions, lost Leases, clocks an hour off, ROUNDS times (default 30); needs make kube
+	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^(TestGroup|TestJoin)$$' ./replicas -group.rounds $(if $(filter file,$(origin ROUNDS)),30,$(ROUNDS)) -group.clocks | grep --line-buffered -v '^ *[IWE][0-9]'
 
 CONNECTIONS ?= 10000
 
@@ -207,9 +207,11 @@ writing: ## an operator that reads and writes only through the replica, which is
 
 WATCHES ?= 500
 
+BINARY ?=
+
 .PHONY: failover
-failover: ## two replicas behind a load balancer, of which one after the other is killed KILLS times, and then ended in order, under WATCHES (default 500) watches and 200 requests/s, in memory and with files
-	cd conformance && WATERSHED_KUBE=required go test -timeout 120m -count=1 -v -run '^TestFailover$$' ./replica -failover.kills $(KILLS) -failover.restarts $(KILLS) -failover.watches $(WATCHES) -failover.rate 200 -failover.ready 20s
+failover: ## two replicas behind a load balancer, of which one after the other is killed KILLS times, ended in order, and replaced by another build (BINARY; default this source with another version), under WATCHES (default 500) watches and 200 requests/s, in memory and with files
+	cd conformance && WATERSHED_KUBE=required go test -timeout 180m -count=1 -v -run '^TestFailover$$' ./replicas -failover.kills $(KILLS) -failover.restarts $(KILLS) -failover.watches $(WATCHES) -failover.rate 200 -failover.ready 20s -failover.binary '$(BINARY)'
 
 PODS ?= 1000
 
@@ -250,7 +252,7 @@ past: ## random changes while the replica and the API server are restarted, ROUN
 # Each part runs even if one before it failed; the target fails if any did.
 .PHONY: nightly
 nightly: kube ## hours: the full differential, fuzz, chaos, fleet, sources, attack, streams, writes, soak and controller runs, and every Kubernetes from 1.31
-	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "cuts" "chaos ROUNDS=20" "fleet ROUNDS=10" "group ROUNDS=20" "sources ROUNDS=50" "attack" "budget" "loads" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "rehearsal" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
+	@failed=; for part in "race" "diff" "fuzz FUZZTIME=5m" "files" "e2e WATERSHED_PODS=30000" "oracle" "cuts" "chaos ROUNDS=20" "fleet ROUNDS=10" "group ROUNDS=30" "sources ROUNDS=50" "attack" "budget" "loads" "streams" "writes" "soak MINUTES=30 KILLS=10" "restarts" "past" "writing MINUTES=10 KILLS=2" "controllers PODS=1000" "memory" "helm" "deploy" "image CHECK=1" "release" "rehearsal" "prometheus" "dashboards" "operator" "upstream" "servers"; do \
 		echo "=== make $$part"; start=$$SECONDS; $(MAKE) --no-print-directory $$part || failed="$$failed [$$part]"; \
 		echo "=== make $$part took $$((SECONDS - start)) s"; done; \
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest/simulated"
 )
@@ -62,13 +63,13 @@ func TestBudget(t *testing.T) {
 	expect.NoError(t, clientcmd.WriteToFile(*k, path))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p, err := startServe(ctx, dir, "--kubeconfig", path, "--resources", "pods", "--memory-limit",
+	p, err := program.Start(ctx, dir, "--kubeconfig", path, "--resources", "pods", "--memory-limit",
 		fmt.Sprint(*budgetFlag))
 	expect.NoError(t, err)
 	t.Cleanup(func() {
-		p.stop()
+		p.Stop()
 		if t.Failed() {
-			t.Log(p.tail())
+			t.Log(p.Tail())
 		}
 	})
 	var churning sync.WaitGroup
@@ -91,7 +92,7 @@ func TestBudget(t *testing.T) {
 // budgetTest observes a process.
 type budgetTest struct {
 	t                           *testing.T
-	process                     *replicaProcess
+	process                     *program.Process
 	largest                     int64 // RSS in bytes
 	clusters                    int
 	complete, answered, refused int
@@ -107,7 +108,7 @@ func (b *budgetTest) lacks() (all []string) {
 		all = append(all, "no list was answered")
 	}
 	// The pressure may rise by several levels between two looks at the memory: the log has the last one.
-	log := b.process.log.String()
+	log := b.process.Log.String()
 	if !slices.ContainsFunc([]string{"the caches are reduced", "the history is reduced",
 		"no further resources are mirrored", "resources with new objects are not kept up to date"},
 		func(effect string) bool { return strings.Contains(log, effect) }) {
@@ -125,18 +126,18 @@ func (b *budgetTest) lacks() (all []string) {
 
 // run observes the process for some time, and for up to three more minutes while something lacks.
 func (b *budgetTest) run(ctx context.Context, during time.Duration) {
-	client, err := rest.HTTPClientFor(b.process.config())
+	client, err := rest.HTTPClientFor(b.process.Config())
 	expect.NoError(b.t, err)
 	// The memory is measured ten times a second.
 	enough := time.Now().Add(during)
 	last := enough.Add(3 * time.Minute)
 	for now := time.Now(); now.Before(enough) || now.Before(last) && len(b.lacks()) > 0; now = time.Now() {
 		select {
-		case <-b.process.ended:
-			b.t.Fatalf("the process ended: %s", b.process.tail())
+		case <-b.process.Ended:
+			b.t.Fatalf("the process ended: %s", b.process.Tail())
 		default:
 		}
-		rss, err := (&harness.Process{Name: "serve", PID: b.process.cmd.Process.Pid}).Memory()
+		rss, err := (&harness.Process{Name: "serve", PID: b.process.Cmd.Process.Pid}).Memory()
 		expect.NoError(b.t, err)
 		b.largest = max(b.largest, int64(rss))
 		b.read(ctx, client)
@@ -177,7 +178,7 @@ func (b *budgetTest) read(ctx context.Context, client *http.Client) {
 }
 
 func (b *budgetTest) get(ctx context.Context, client *http.Client, path string) (int, []byte) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+b.process.address+path, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+b.process.Address+path, http.NoBody)
 	expect.NoError(b.t, err)
 	resp, err := client.Do(r)
 	expect.NoError(b.t, err)

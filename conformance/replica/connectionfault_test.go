@@ -254,7 +254,7 @@ func (c *streaming) dialCommand(t *testing.T) *net.TCPConn {
 
 // passesNothing returns an error while the program is passing requests on.
 func (c *streaming) passesNothing() error {
-	u, err := c.process.usage()
+	u, err := usageOf(c.process)
 	if err == nil && u.passing > 0 {
 		err = fmt.Errorf("%d requests are passed on", u.passing)
 	}
@@ -266,7 +266,7 @@ func (c *streaming) passesNothing() error {
 func (c *streaming) shutsDown(t *testing.T) {
 	ends, stays := openThree(t, c.through), openThree(t, c.through)
 	began := time.Now()
-	if err := c.process.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := c.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range []*heldStream{ends.log, stays.log} {
@@ -285,7 +285,7 @@ func (c *streaming) shutsDown(t *testing.T) {
 	}
 	stays.areCutOff(t, 3*shutdownGrace)
 	select {
-	case <-c.process.ended:
+	case <-c.process.Ended:
 	case <-time.After(3 * shutdownGrace):
 		t.Fatal("the program does not end")
 	}

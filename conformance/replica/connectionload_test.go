@@ -103,7 +103,7 @@ func (c *streaming) restored(t *testing.T, before usage) (u usage) {
 // used returns what the process uses, and an error while requests are passed on.
 func (c *streaming) used() (usage, error) {
 	closeIdle()
-	u, err := c.process.usage()
+	u, err := usageOf(c.process)
 	if commands, logs := c.kubelet.running(); err == nil && (u.passing > 0 || commands > 0 || logs > 0) {
 		err = fmt.Errorf("%d requests are passed on; the kubelet has %d commands and %d logs", u.passing, commands,
 			logs)
@@ -141,7 +141,7 @@ func (c *streamLoad) round(t *testing.T, n int) (usage, string) {
 		}
 	})
 	during := c.latencies(t)
-	with, err := c.process.usage()
+	with, err := usageOf(c.process)
 	if err != nil {
 		t.Fatal(err)
 	}

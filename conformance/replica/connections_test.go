@@ -338,7 +338,7 @@ func (c *streaming) checkRefusals(t *testing.T, certificate *rest.TLSClientConfi
 	}
 	reader := func(r *rest.Config) { r.BearerToken = c.cluster.UserConfig("reader").BearerToken }
 	server, copy := of(c.direct, reader), of(c.through, reader)
-	owner := of(c.through, func(r *rest.Config) { r.BearerToken = c.process.token })
+	owner := of(c.through, func(r *rest.Config) { r.BearerToken = c.process.Token })
 	jane := of(c.through, func(r *rest.Config) {
 		r.BearerToken, r.CertData, r.KeyData = "", certificate.CertData, certificate.KeyData
 	})

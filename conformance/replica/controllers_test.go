@@ -141,8 +141,8 @@ func control(t *testing.T, replicated bool) (result controlResult) {
 		result.errors[program.Name()] = loggedErrors(t, program.Log())
 	}
 	if replicated {
-		p.process.stop() // it writes all audit events
-		if text := p.process.log.String(); strings.Contains(text, "audit events are lost") {
+		p.process.Stop() // it writes all audit events
+		if text := p.process.Log.String(); strings.Contains(text, "audit events are lost") {
 			t.Errorf("the audit log is not complete: %s", text)
 		}
 		result.sent = readAudit(t, ownLog)

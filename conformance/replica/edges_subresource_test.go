@@ -119,7 +119,7 @@ func TestSubresources_ofFleet(t *testing.T) {
 	if w.process == nil {
 		t.Skip("a server is no fleet")
 	}
-	all, err := newSubject("fleet", w.process.config(), "/fleet")
+	all, err := newSubject("fleet", w.process.Config(), "/fleet")
 	if err != nil {
 		t.Fatal(err)
 	}

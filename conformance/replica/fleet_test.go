@@ -46,13 +46,13 @@ func TestFleetView(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		p.stop()
+		p.Stop()
 		if t.Failed() {
-			t.Logf("the end of watershed's log:\n%s", p.tail())
+			t.Logf("the end of watershed's log:\n%s", p.Tail())
 		}
 	}()
 	k := terminal{one.KubectlPath(), filepath.Join(dir, "fleet"), filepath.Join(dir, "cache")}
-	if err := p.writeKubeconfig(k.kubeconfig); err != nil {
+	if err := p.WriteKubeconfig(k.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	shows := func(args []string, want ...string) error {
@@ -113,7 +113,7 @@ func TestFleetView(t *testing.T) {
 	must("--context fleet get pods -A", "one/early", "one/late", "two/early", "two/late", "two/only-two")
 	must("--context fleet get pods -n default", "one/early", "one/late", "two/early", "two/late", "two/only-two")
 	must("--context fleet get pods -A -l app=only-two", "two/only-two")
-	if err := p.writeKubeconfig(k.kubeconfig); err != nil {
+	if err := p.WriteKubeconfig(k.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	// Each cluster also has its own view, without the column.

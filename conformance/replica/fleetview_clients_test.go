@@ -38,7 +38,7 @@ func testFleetKubectl(t *testing.T, p *pair) {
 		}
 	}
 	k := terminal{p.clusters[0].KubectlPath(), filepath.Join(t.TempDir(), "fleet"), t.TempDir()}
-	if err := p.process.writeKubeconfig(k.kubeconfig); err != nil {
+	if err := p.process.WriteKubeconfig(k.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	run := func(line string) output {
@@ -111,11 +111,11 @@ func testFleetInformers(t *testing.T, p *pair) {
 	const n = 30
 	rng := newRandom(t)
 	p.namespace(t, "informed")
-	cfg := p.process.config()
+	cfg := p.process.Config()
 	cfg.Host += "/fleet"
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return keyed{next} })
 	var mu sync.Mutex
-	address := p.process.address
+	address := p.process.Address
 	cfg.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -188,11 +188,11 @@ func testFleetInformers(t *testing.T, p *pair) {
 	churn(60)
 	converge()
 	before := revision(t, p.settled(t, "informed"))
-	p.process.stop()
+	p.process.Stop()
 	churn(40)
 	p.start(t)
 	mu.Lock()
-	address = p.process.address
+	address = p.process.Address
 	mu.Unlock()
 	churn(40)
 	converge()

@@ -34,7 +34,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 func testFleetConsent(t *testing.T, p *pair) {
 	p.fill(t, "consent", 3)
 	k := terminal{p.clusters[0].KubectlPath(), filepath.Join(t.TempDir(), "fleet"), t.TempDir()}
-	if err := p.process.writeKubeconfig(k.kubeconfig); err != nil {
+	if err := p.process.WriteKubeconfig(k.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	// kubectl does not print why discovery is refused, so it has the documents before.
@@ -101,8 +101,8 @@ func testFleetUnmirrored(t *testing.T, p *pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer process.stop()
-	all, err := newSubject("replica", process.config(), "")
+	defer process.Stop()
+	all, err := newSubject("replica", process.Config(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func testFleetUnmirrored(t *testing.T, p *pair) {
 		return nil
 	})
 	k := terminal{p.clusters[0].KubectlPath(), filepath.Join(dir, "replica"), t.TempDir()}
-	if err := process.writeKubeconfig(k.kubeconfig); err != nil {
+	if err := process.WriteKubeconfig(k.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	run := func(line string) output {

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -34,7 +35,7 @@ type pair struct {
 	clients  []*kubernetes.Clientset
 
 	dir, kubeconfig string
-	process         *replicaProcess
+	process         *program.Process
 	fleet           *subject
 }
 
@@ -67,7 +68,7 @@ func TestFleetViews(t *testing.T) {
 	} {
 		start := time.Now()
 		if !t.Run(one.name, func(t *testing.T) { one.test(t, p) }) {
-			t.Logf("the end of watershed's log:\n%s", p.process.tail())
+			t.Logf("the end of watershed's log:\n%s", p.process.Tail())
 		}
 		t.Logf("%s took %.1fs", one.name, time.Since(start).Seconds())
 	}
@@ -89,7 +90,7 @@ func newPair(t *testing.T) *pair {
 	p.kubeconfig = filepath.Join(p.dir, "kubeconfig")
 	p.join(t, p.clusters...)
 	p.start(t)
-	t.Cleanup(func() { p.process.stop() })
+	t.Cleanup(func() { p.process.Stop() })
 	return p
 }
 
@@ -109,7 +110,7 @@ func (p *pair) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.process = process
-	if p.fleet, err = newSubject("fleet", process.config(), "/fleet"); err != nil {
+	if p.fleet, err = newSubject("fleet", process.Config(), "/fleet"); err != nil {
 		t.Fatal(err)
 	}
 	p.fleet.header = keyedByCluster

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -29,7 +30,7 @@ import (
 type origin struct {
 	cluster      *kubetest.Cluster
 	client       *kubernetes.Clientset
-	process      *replicaProcess
+	process      *program.Process
 	server, copy *subject
 }
 
@@ -49,11 +50,11 @@ func TestFreshness(t *testing.T) {
 	if o.process, err = startReplica(t.Context(), t.TempDir(), o.cluster.Kubeconfig(), clusterName); err != nil {
 		t.Fatal(err)
 	}
-	defer o.process.stop()
+	defer o.process.Stop()
 	if o.server, err = newSubject("server", cfg, ""); err != nil {
 		t.Fatal(err)
 	}
-	if o.copy, err = newSubject("replica", o.process.config(), "/clusters/"+clusterName); err != nil {
+	if o.copy, err = newSubject("replica", o.process.Config(), "/clusters/"+clusterName); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
@@ -66,7 +67,7 @@ func TestFreshness(t *testing.T) {
 	}
 	t.Run("Away", func(t *testing.T) { testAway(t, o) })
 	if t.Failed() {
-		t.Logf("the end of watershed's log:\n%s", o.process.tail())
+		t.Logf("the end of watershed's log:\n%s", o.process.Tail())
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/klog/v2"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -198,9 +199,9 @@ func (u usage) String() string {
 		float64(u.heap)/(1<<20), float64(u.resident)/(1<<20))
 }
 
-// usage returns what the process uses, after a garbage collection. The process needs --pprof.
-func (p *replicaProcess) usage() (u usage, err error) {
-	root := profilesURL.FindString(p.log.String())
+// usageOf returns what the process uses, after a garbage collection. The process needs --pprof.
+func usageOf(p *program.Process) (u usage, err error) {
+	root := profilesURL.FindString(p.Log.String())
 	text, err := fetch(root + "goroutine?debug=2")
 	if err != nil {
 		return u, err
@@ -218,12 +219,12 @@ func (p *replicaProcess) usage() (u usage, err error) {
 		return u, err
 	}
 	u.heap = number(text, "# HeapAlloc = ")
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Cmd.Process.Pid))
 	if err != nil {
 		return u, err
 	}
 	u.files = len(files) - idle
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	u.resident = number(string(status), "VmRSS:") << 10
 	return u, err
 }

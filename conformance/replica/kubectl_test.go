@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -38,7 +39,7 @@ func (w *comparedCluster) terminals(t *testing.T) (server, copy terminal) {
 	copy = terminal{w.cluster.KubectlPath(), w.cluster.Kubeconfig(), filepath.Join(dir, "copy")}
 	if w.process != nil {
 		copy.kubeconfig = filepath.Join(dir, "kubeconfig")
-		if err := w.process.writeKubeconfig(copy.kubeconfig); err != nil {
+		if err := w.process.WriteKubeconfig(copy.kubeconfig); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +52,7 @@ func (w *comparedCluster) passingTerminal(t *testing.T) terminal {
 	t.Helper()
 	dir := t.TempDir()
 	k := terminal{w.cluster.KubectlPath(), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "cache")}
-	text, err := w.passingProcess.kubeconfig()
+	text, err := w.passingProcess.Kubeconfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ type output struct {
 func (k terminal) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, k.kubectl, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig, "KUBECACHEDIR="+k.cache)
-	cmd.SysProcAttr = childAttr()
+	cmd.SysProcAttr = program.ChildAttr()
 	return cmd
 }
 

@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 	"github.com/watershed-project/watershed/internal/kubetest/authority"
@@ -52,7 +53,7 @@ const helmVariable = "WATERSHED_HELM"
 // writing is a cluster, and a replica of it that passes requests on and is late.
 type writing struct {
 	cluster *kubetest.Cluster
-	process *replicaProcess
+	process *program.Process
 	// users signs client certificates that the cluster accepts, and origin is the address
 	// of the cluster that the replica uses.
 	users  *authority.Authority
@@ -86,12 +87,12 @@ func startWriting(t *testing.T) *writing {
 	for _, pattern := range mirrored {
 		flags = append(flags, "--resources", pattern)
 	}
-	w.process, err = startServe(ctx, dir, flags...)
+	w.process, err = program.Start(ctx, dir, flags...)
 	expect.NoError(t, err)
 	t.Cleanup(func() {
-		w.process.stop()
+		w.process.Stop()
 		if t.Failed() {
-			t.Log(w.process.tail())
+			t.Log(w.process.Tail())
 		}
 	})
 	return w
@@ -129,7 +130,7 @@ func (w *writing) access() (direct, passed *rest.Config) {
 	if os.Getenv(subjectVariable) == "server" {
 		return w.cluster.Config(), w.cluster.Config()
 	}
-	direct, passed = w.cluster.Config(), w.process.config()
+	direct, passed = w.cluster.Config(), w.process.Config()
 	passed.Host += "/clusters/" + w.cluster.Name()
 	return direct, passed
 }
@@ -146,7 +147,7 @@ func (w *writing) newSide(t *testing.T, at *rest.Config, namespace string) *side
 	expect.NoError(t, clientcmd.WriteToFile(*kubeconfigFor(at.Host, at.CAData, namespace,
 		map[string]*clientcmdapi.AuthInfo{
 			"writer": {Token: writer}, "editor": {Token: w.cluster.UserConfig("editor").BearerToken},
-			"stranger": {Token: "stranger"}, "owner": {Token: w.process.token},
+			"stranger": {Token: "stranger"}, "owner": {Token: w.process.Token},
 			"certificate": {ClientCertificateData: cert, ClientKeyData: key},
 		}), filepath.Join(dir, "kubeconfig")))
 	s := &side{namespace: namespace, programs: map[string]string{"kubectl": w.cluster.KubectlPath()}}

@@ -27,6 +27,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/watershed-project/watershed/conformance/bench/harness"
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 )
 
@@ -99,7 +100,7 @@ type loadRun struct {
 	t         *testing.T
 	load      *load
 	addresses []string
-	process   *replicaProcess
+	process   *program.Process
 	client    *http.Client
 	largest   int64 // RSS in bytes
 }
@@ -117,17 +118,17 @@ func runLoad(t *testing.T, l *load) {
 	}
 	path := filepath.Join(dir, "kubeconfig")
 	expect.NoError(t, clientcmd.WriteToFile(*k, path))
-	p, err := startServe(t.Context(), dir, "--kubeconfig", path, "--memory-limit", fmt.Sprint(l.Limit),
+	p, err := program.Start(t.Context(), dir, "--kubeconfig", path, "--memory-limit", fmt.Sprint(l.Limit),
 		"--max-cluster-memory", fmt.Sprint(l.Limit))
 	expect.NoError(t, err)
 	t.Cleanup(func() {
-		p.stop()
+		p.Stop()
 		if t.Failed() {
-			t.Log(p.tail())
+			t.Log(p.Tail())
 		}
 	})
 	x.process = p
-	x.client, err = rest.HTTPClientFor(p.config())
+	x.client, err = rest.HTTPClientFor(p.Config())
 	expect.NoError(t, err)
 	began := time.Now()
 	x.observe(time.Now().Add(*loadsFor), func() bool { return false })
@@ -174,11 +175,11 @@ func startLoad(t *testing.T, l *load) (addresses []string) {
 func (x *loadRun) observe(until time.Time, done func() bool) {
 	for ; time.Now().Before(until) && !done(); time.Sleep(100 * time.Millisecond) {
 		select {
-		case <-x.process.ended:
-			x.t.Fatalf("the process ended: %s", x.process.tail())
+		case <-x.process.Ended:
+			x.t.Fatalf("the process ended: %s", x.process.Tail())
 		default:
 		}
-		rss, err := (&harness.Process{Name: "serve", PID: x.process.cmd.Process.Pid}).Memory()
+		rss, err := (&harness.Process{Name: "serve", PID: x.process.Cmd.Process.Pid}).Memory()
 		expect.NoError(x.t, err)
 		x.largest = max(x.largest, int64(rss))
 	}
@@ -217,11 +218,11 @@ func (x *loadRun) expectBeats() {
 			x.t.Errorf("the beats of cluster %d are not current: %v, want %v", i, got, want)
 		}
 	}
-	_, text := x.get("https://" + x.process.address + "/clusters")
+	_, text := x.get("https://" + x.process.Address + "/clusters")
 	if problems := string(text); strings.Contains(problems, `"`+beats.Name+"."+loadGroup+`"`) {
 		x.t.Errorf("the beats are not current: %s", problems)
 	}
-	for line := range strings.Lines(x.process.log.String()) {
+	for line := range strings.Lines(x.process.Log.String()) {
 		if strings.Contains(line, beats.Name) && strings.Contains(line, "no memory") {
 			x.t.Errorf("the beats had no memory: %s", line)
 		}
@@ -251,7 +252,7 @@ func (x *loadRun) state(cluster int, pause bool) (is clusterState) {
 
 // versions returns the versions of the objects of a resource in the copy, by name.
 func (x *loadRun) versions(cluster int, resource string) map[string]string {
-	status, text := x.get(fmt.Sprintf("https://%s/clusters/c%d/apis/%s/v1/%s", x.process.address, cluster, loadGroup,
+	status, text := x.get(fmt.Sprintf("https://%s/clusters/c%d/apis/%s/v1/%s", x.process.Address, cluster, loadGroup,
 		resource))
 	if status != http.StatusOK {
 		return nil

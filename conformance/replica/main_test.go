@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -29,9 +30,6 @@ var shared struct {
 	err     error
 }
 
-// binaryFolder is the folder of the watershed binary, as long as the tests run.
-var binaryFolder string
-
 func TestMain(m *testing.M) {
 	if text := os.Getenv(loadVariable); text != "" {
 		if err := serveLoad(text); err != nil {
@@ -43,11 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	var err error
-	if binaryFolder, err = os.MkdirTemp("", "watershed-binary-"); err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(binaryFolder)
+	defer program.Remove()
 	defer func() {
 		if shared.cluster != nil {
 			shared.cluster.close()

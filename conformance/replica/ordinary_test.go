@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -56,17 +57,17 @@ func TestOrdinaryUser(t *testing.T) {
 		*kubeconfigFor(dev.Host, dev.CAData, "", map[string]*clientcmdapi.AuthInfo{"one": {Token: dev.BearerToken}}),
 		kubeconfig,
 	))
-	process, err := startServe(ctx, dir, "--kubeconfig", kubeconfig, "--context", "one", "--pass-through",
+	process, err := program.Start(ctx, dir, "--kubeconfig", kubeconfig, "--context", "one", "--pass-through",
 		"--resources", "configmaps")
 	expect.NoError(t, err)
 	t.Cleanup(func() {
-		process.stop()
+		process.Stop()
 		if t.Failed() {
-			t.Log(process.tail())
+			t.Log(process.Tail())
 		}
 	})
 	at := func(user string) *rest.Config {
-		config := process.config()
+		config := process.Config()
 		config.Host += "/clusters/one"
 		config.BearerToken = c.UserConfig(user).BearerToken
 		return config

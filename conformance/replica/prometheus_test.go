@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -77,7 +78,7 @@ func startDiscovery(t *testing.T, binary string, at *rest.Config) *logBuffer {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	writeKubeconfigOf(t, kubeconfig, at)
 	cmd := exec.Command(binary, kubeconfig)
-	cmd.SysProcAttr = childAttr()
+	cmd.SysProcAttr = program.ChildAttr()
 	var out, trouble logBuffer
 	cmd.Stdout, cmd.Stderr = &out, &trouble
 	started, ended := make(chan error), make(chan error, 1)

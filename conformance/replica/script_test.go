@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/conformance/program"
 )
 
 // settleTime is how long the sides of a script may take to become equal where controllers
@@ -104,7 +106,7 @@ func (d *side) runOnce(ctx context.Context, s *step) output {
 	defer runtime.UnlockOSThread()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.programs[s.program], words(d.fill.Replace(s.args))...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = d.env, &stdout, &stderr, childAttr()
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = d.env, &stdout, &stderr, program.ChildAttr()
 	err := cmd.Run()
 	// Indented JSON ends with a line break at the replica, and without one at the API server.
 	o := output{stdout: d.normal(strings.TrimRight(stdout.String(), "\n")), stderr: d.normal(stderr.String())}

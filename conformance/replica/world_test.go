@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
@@ -33,11 +34,11 @@ type comparedCluster struct {
 
 	// server is kube-apiserver, and copy the subject that is compared with it.
 	server, copy *subject
-	process      *replicaProcess // nil if copy is the server too
+	process      *program.Process // nil if copy is the server too
 	// passing is a replica with --pass-through, with the token of a user. It is nil if copy
 	// is the server too.
 	passing        *subject
-	passingProcess *replicaProcess
+	passingProcess *program.Process
 	catalogue      *catalogue
 	uids           map[string]string // see expand
 }
@@ -96,7 +97,7 @@ func (w *comparedCluster) startCopy(ctx context.Context) (err error) {
 	if w.process, err = startReplica(ctx, w.dir, w.cluster.Kubeconfig(), clusterName); err != nil {
 		return err
 	}
-	if w.copy, err = newSubject("replica", w.process.config(), "/clusters/"+clusterName); err != nil {
+	if w.copy, err = newSubject("replica", w.process.Config(), "/clusters/"+clusterName); err != nil {
 		return err
 	}
 	if err := w.startPassing(ctx); err != nil {
@@ -115,30 +116,30 @@ func (w *comparedCluster) startPassing(ctx context.Context) (err error) {
 	for _, pattern := range mirrored {
 		args = append(args, "--resources", pattern)
 	}
-	if w.passingProcess, err = startServe(ctx, filepath.Join(w.dir, "passing"), args...); err != nil {
+	if w.passingProcess, err = program.Start(ctx, filepath.Join(w.dir, "passing"), args...); err != nil {
 		return err
 	}
-	config := w.passingProcess.config()
+	config := w.passingProcess.Config()
 	config.BearerToken = w.cluster.Config().BearerToken
 	w.passing, err = newSubject("replica with pass-through", config, "/clusters/"+clusterName)
 	return err
 }
 
 // caughtUp returns an error while a replica does not serve all mirrored objects from its copy.
-func (w *comparedCluster) caughtUp(ctx context.Context, s *subject, process *replicaProcess) error {
+func (w *comparedCluster) caughtUp(ctx context.Context, s *subject, process *program.Process) error {
 	for _, path := range w.catalogue.paths() {
 		a := s.send(ctx, request{Method: "GET", URI: path + "?limit=1", Accept: "application/json"})
 		if a.err != nil || a.code != 200 || a.header.Get("Watershed-Age") == "" {
-			return fmt.Errorf("%s of the %s: %d %w %s; %s", path, s.name, a.code, a.err, a.body, process.tail())
+			return fmt.Errorf("%s of the %s: %d %w %s; %s", path, s.name, a.code, a.err, a.body, process.Tail())
 		}
 	}
 	return nil
 }
 
 func (w *comparedCluster) close() {
-	for _, p := range []*replicaProcess{w.process, w.passingProcess} {
+	for _, p := range []*program.Process{w.process, w.passingProcess} {
 		if p != nil {
-			p.stop()
+			p.Stop()
 		}
 	}
 	for _, s := range []*subject{w.server, w.copy, w.passing} {

@@ -74,7 +74,7 @@ func (w *writing) testRefusals(t *testing.T) {
 		})
 	}
 	t.Run("fleet", func(t *testing.T) {
-		at := w.process.config()
+		at := w.process.Config()
 		at.Host += "/fleet"
 		testFleetRefusals(t, w.newSide(t, at, "refusals"))
 	})

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
@@ -34,7 +35,7 @@ const writers = 8
 // passing is a cluster and a replica of it that passes requests on, for one user with a token.
 type passing struct {
 	cluster *kubetest.Cluster
-	process *replicaProcess
+	process *program.Process
 	// direct and through are for the user, at the API server and at the replica.
 	direct, through *rest.Config
 }
@@ -60,18 +61,18 @@ func servePassing(t *testing.T, c *kubetest.Cluster, kubeconfig string, flags ..
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var err error
-	if p.process, err = startServe(ctx, t.TempDir(), append([]string{
+	if p.process, err = program.Start(ctx, t.TempDir(), append([]string{
 		"--kubeconfig", kubeconfig, "--context", c.Name(), "--pass-through",
 	}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		p.process.stop()
+		p.process.Stop()
 		if t.Failed() {
-			t.Log(p.process.tail())
+			t.Log(p.process.Tail())
 		}
 	})
-	p.through = p.process.config()
+	p.through = p.process.Config()
 	p.through.Host += "/clusters/" + c.Name()
 	p.through.BearerToken = p.direct.BearerToken
 	p.direct.QPS = -1

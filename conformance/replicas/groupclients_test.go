@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica_test
+package replicas_test
 
 import (
 	"context"
@@ -10,42 +10,26 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/watershed-project/watershed/conformance/program"
 )
-
-// groupMember is one process of a replica group.
-type groupMember struct {
-	*replicaProcess
-	client *http.Client
-}
-
-func newGroupMember(p *replicaProcess) (*groupMember, error) {
-	client, err := rest.HTTPClientFor(p.config())
-	return &groupMember{p, client}, err
-}
-
-// get sends a request, and waits for its header. The caller closes the body.
-func (m *groupMember) get(ctx context.Context, path string, query url.Values) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.address+path+"?"+query.Encode(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Watershed-Fleet", "keyed-by-cluster")
-	return m.client.Do(r)
-}
 
 // ledger records which process has issued which versions.
 type ledger struct {
 	mu sync.Mutex
 	// spans have the least and the greatest version of each process in each slot.
-	spans map[uint64]map[*groupMember]*[2]uint64
+	spans map[uint64]map[*program.Process]*[2]uint64
 	seen  map[uint64]bool
 	// presented counts versions that clients have presented, and expired those that got 410.
 	presented, expired int
@@ -53,7 +37,7 @@ type ledger struct {
 }
 
 // issue records a version in a response of a process.
-func (l *ledger) issue(by *groupMember, version uint64) {
+func (l *ledger) issue(by *program.Process, version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen[version] = true
@@ -62,7 +46,7 @@ func (l *ledger) issue(by *groupMember, version uint64) {
 		l.wrong = append(l.wrong, fmt.Sprintf("version %d has slot %d, which is not for groups", version, slot))
 	}
 	if l.spans[slot] == nil {
-		l.spans[slot] = map[*groupMember]*[2]uint64{}
+		l.spans[slot] = map[*program.Process]*[2]uint64{}
 	}
 	if s := l.spans[slot][by]; s != nil {
 		s[0], s[1] = min(s[0], version), max(s[1], version)
@@ -104,12 +88,12 @@ func (l *ledger) count(present, expire int) {
 	l.presented, l.expired = l.presented+present, l.expired+expire
 }
 
-// groupClient lists and watches the config maps of the fleet, and goes between the members. It has
-// what a client has that trusts each response.
+// groupClient lists and watches the config maps of the fleet through the load balancer, and moves between
+// the replicas at random. It has what a client has that trusts each response.
 type groupClient struct {
-	ledger  *ledger
-	members func() []*groupMember
-	rng     *rand.Rand
+	ledger *ledger
+	fleetClient
+	rng *rand.Rand
 
 	mu sync.Mutex
 	// objects have versions by cluster and name.
@@ -117,8 +101,56 @@ type groupClient struct {
 	// version is the one that the client has, 0 for none. lost is a version that got 410: the
 	// next one must not be lower if it is of the same process.
 	version, lost uint64
-	by            *groupMember
+	by            *program.Process
 }
+
+// fleetClient sends requests to the fleet through a load balancer.
+type fleetClient struct {
+	balancer *balancer
+	root     string
+	client   *http.Client
+}
+
+// newFleetClient returns a client with connections of its own.
+func newFleetClient(b *balancer, config *rest.Config) (fleetClient, error) {
+	config = rest.CopyConfig(config)
+	config.Dial = (&net.Dialer{Timeout: time.Second}).DialContext // its own transport
+	client, err := rest.HTTPClientFor(config)
+	return fleetClient{b, config.Host, client}, err
+}
+
+// get sends a request, and waits for its header. It returns the process that has answered. The caller
+// closes the body.
+func (c *fleetClient) get(
+	ctx context.Context, path, accept string, query url.Values,
+) (resp *http.Response, by *program.Process, err error) {
+	var local net.Addr
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { local = info.Conn.LocalAddr() },
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.root+path+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Header.Set("Accept", accept)
+	r.Header.Set("Watershed-Fleet", "keyed-by-cluster")
+	if resp, err = c.client.Do(r); err != nil {
+		return nil, nil, err
+	}
+	return resp, c.balancer.processOf(local), nil
+}
+
+// move makes the next request use another connection, to either replica.
+func (c *fleetClient) move() { closeIdle(c.client) }
+
+// closeIdle closes the idle connections of a client of client-go, whose own method does not reach them.
+func closeIdle(c *http.Client) { utilnet.CloseIdleConnectionsFor(c.Transport) }
+
+const (
+	jsonType = "application/json"
+	// clusterAnnotation has the cluster of an object of the fleet.
+	clusterAnnotation = "watershed.dev/cluster"
+)
 
 const configMapsOfGroup = "/fleet/api/v1/namespaces/" + groupNamespace + "/configmaps"
 
@@ -134,27 +166,26 @@ func (c *groupClient) has() []string {
 	return all
 }
 
-// run uses the members until ctx ends.
+// run uses the replicas until ctx ends.
 func (c *groupClient) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		all := c.members()
-		m := all[c.rng.IntN(len(all))]
-		if c.version == 0 && c.by != nil {
-			m = c.by // the member that has answered 410
+		if c.lost == 0 && c.rng.IntN(2) == 0 {
+			c.move() // not after a 410: the same replica must not answer with a lower version
 		}
-		// A member may be stopped.
+		// A replica may be stopped.
 		one, cancel := context.WithTimeout(ctx, 5*time.Second)
 		var err error
 		switch {
 		case c.version == 0 || c.rng.IntN(4) == 0:
-			err = c.list(one, m)
+			err = c.list(one)
 		default:
-			err = c.watch(one, m)
+			err = c.watch(one)
 		}
 		cancel()
 		if err != nil {
 			if c.version == 0 {
 				c.lost, c.by = 0, nil // the process may have ended
+				c.move()
 			}
 			select {
 			case <-ctx.Done():
@@ -165,23 +196,23 @@ func (c *groupClient) run(ctx context.Context) {
 }
 
 // list replaces the state. A client with a version presents it.
-func (c *groupClient) list(ctx context.Context, m *groupMember) error {
+func (c *groupClient) list(ctx context.Context) error {
 	query := url.Values{}
 	if c.version != 0 {
 		query.Set("resourceVersion", strconv.FormatUint(c.version, 10))
 		c.ledger.count(1, 0)
 	}
-	resp, err := m.get(ctx, configMapsOfGroup, query)
+	resp, by, err := c.get(ctx, configMapsOfGroup, jsonType, query)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusGone && c.version != 0:
-		c.expire(m)
+		c.expire(by)
 		return nil
-	case resp.StatusCode != http.StatusOK || len(resp.Header.Values("Warning")) > 0:
-		return fmt.Errorf("list is %s", resp.Status) // a cluster may be missing
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("list is %s", resp.Status)
 	}
 	var list struct {
 		Metadata struct{ ResourceVersion string }
@@ -194,13 +225,17 @@ func (c *groupClient) list(ctx context.Context, m *groupMember) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.issue(m, version)
-	if version < max(c.version, c.lost) {
-		c.ledger.complain("a client that has presented %d gets the version %d", max(c.version, c.lost), version)
+	c.ledger.issue(by, version)
+	least := c.version
+	if by == c.by {
+		least = max(least, c.lost)
+	}
+	if version < least {
+		c.ledger.complain("a client that has presented %d gets the version %d", least, version)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.version, c.lost, c.by, c.objects = version, 0, m, map[string]string{}
+	c.version, c.lost, c.by, c.objects = version, 0, by, map[string]string{}
 	for _, o := range list.Items {
 		c.objects[o.name()] = o.Metadata.ResourceVersion
 	}
@@ -208,15 +243,15 @@ func (c *groupClient) list(ctx context.Context, m *groupMember) error {
 }
 
 // expire records that the version of the client got 410.
-func (c *groupClient) expire(by *groupMember) {
+func (c *groupClient) expire(by *program.Process) {
 	c.ledger.count(0, 1)
 	c.lost, c.version, c.by = c.version, 0, by
 }
 
 // watch follows the changes after the version for a moment.
-func (c *groupClient) watch(ctx context.Context, m *groupMember) error {
+func (c *groupClient) watch(ctx context.Context) error {
 	c.ledger.count(1, 0)
-	resp, err := m.get(ctx, configMapsOfGroup, url.Values{
+	resp, by, err := c.get(ctx, configMapsOfGroup, jsonType, url.Values{
 		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(1 + c.rng.IntN(2))},
 		"resourceVersion": {strconv.FormatUint(c.version, 10)},
 	})
@@ -241,21 +276,21 @@ func (c *groupClient) watch(ctx context.Context, m *groupMember) error {
 			if status.Code != http.StatusGone {
 				return fmt.Errorf("a watch ends with %s", event.Object)
 			}
-			c.expire(m)
+			c.expire(by)
 			return nil
 		}
 		var o groupObject
 		if err := json.Unmarshal(event.Object, &o); err != nil {
 			return err
 		}
-		if err := c.apply(m, event.Type, o); err != nil {
+		if err := c.apply(by, event.Type, o); err != nil {
 			return err
 		}
 	}
 }
 
 // apply applies an event.
-func (c *groupClient) apply(m *groupMember, event string, o groupObject) error {
+func (c *groupClient) apply(by *program.Process, event string, o groupObject) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch event {
@@ -264,11 +299,11 @@ func (c *groupClient) apply(m *groupMember, event string, o groupObject) error {
 		if err != nil {
 			return err
 		}
-		c.ledger.issue(m, version)
+		c.ledger.issue(by, version)
 		if version < c.version {
 			c.ledger.complain("a watch from %d has a bookmark %d", c.version, version)
 		}
-		c.version, c.by = version, m
+		c.version, c.by = version, by
 	case "DELETED":
 		delete(c.objects, o.name())
 	case "ADDED", "MODIFIED":

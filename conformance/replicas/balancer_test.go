@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica_test
+package replicas_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/watershed-project/watershed/internal/kubetest"
+	"github.com/watershed-project/watershed/conformance/program"
 )
 
 // balancerCheck is how often the balancer checks its servers.
@@ -32,12 +32,14 @@ type balancer struct {
 	mu      sync.Mutex
 	servers [2]balancedServer
 	conns   map[net.Conn]struct{}
-	closed  bool
+	// passed has the process that each connection of a client was passed on to, by the client's address.
+	passed map[string]*program.Process
+	closed bool
 }
 
 // balancedServer is a server of a balancer.
 type balancedServer struct {
-	address string
+	process *program.Process
 	client  *http.Client
 	ready   bool
 	open    int
@@ -48,7 +50,7 @@ func newBalancer(t *testing.T) *balancer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &balancer{listener: l, conns: map[net.Conn]struct{}{}}
+	b := &balancer{listener: l, conns: map[net.Conn]struct{}{}, passed: map[string]*program.Process{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.running.Go(b.accept)
 	for i := range b.servers {
@@ -68,14 +70,14 @@ func newBalancer(t *testing.T) *balancer {
 	return b
 }
 
-// set sets the address of a server, which is not ready until it has been checked.
-func (b *balancer) set(which int, address string, ca []byte) {
+// set sets a server, which is not ready until it has been checked.
+func (b *balancer) set(which int, process *program.Process) {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
+	roots.AppendCertsFromPEM(process.CA)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.servers[which]
-	s.address, s.ready = address, false
+	s.process, s.ready = process, false
 	s.client = &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true},
 		Timeout:   time.Second,
@@ -99,13 +101,13 @@ func (b *balancer) check(ctx context.Context, which int) {
 			continue
 		}
 		ready := false
-		resp, err := s.client.Get("https://" + s.address + "/readyz")
+		resp, err := s.client.Get("https://" + s.process.Address + "/readyz")
 		if err == nil {
 			ready = resp.StatusCode == http.StatusOK
 			_ = resp.Body.Close()
 		}
 		b.mu.Lock()
-		if now := &b.servers[which]; now.address == s.address {
+		if now := &b.servers[which]; now.process == s.process {
 			now.ready = ready
 		}
 		b.mu.Unlock()
@@ -140,24 +142,32 @@ func (b *balancer) accept() {
 	}
 }
 
-// choose returns a server that is ready, or -1.
-func (b *balancer) choose() (which int, address string) {
+// choose returns a server that is ready, or -1, for a connection of a client.
+func (b *balancer) choose(client net.Conn) (which int, address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := rand.IntN(2)
 	for i := range 2 {
 		which := (first + i) % 2
 		if s := b.servers[which]; s.ready {
-			return which, s.address
+			b.passed[client.RemoteAddr().String()] = s.process
+			return which, s.process.Address
 		}
 	}
 	return -1, ""
 }
 
+// processOf returns the process that a connection of a client leads to, by the client's address.
+func (b *balancer) processOf(client net.Addr) *program.Process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.passed[client.String()]
+}
+
 // pass passes a connection on until one side closes it.
 func (b *balancer) pass(client net.Conn) {
 	defer client.Close()
-	which, address := b.choose()
+	which, address := b.choose(client)
 	if which < 0 {
 		return
 	}
@@ -200,13 +210,10 @@ func (b *balancer) drop(which int, conns ...net.Conn) {
 	b.servers[which].open--
 }
 
-// config returns the configuration of a client of a cluster through the balancer, with the client's
-// own token of the cluster.
-func (b *balancer) config(c *kubetest.Cluster, ca []byte) *rest.Config {
-	return &rest.Config{
-		Host:            "https://" + b.listener.Addr().String() + "/clusters/" + c.Name(),
-		BearerToken:     c.Config().BearerToken,
-		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-		QPS:             -1,
-	}
+// config returns the configuration of a client through the balancer, with the authority and the token
+// of a replica's owner. Below /clusters, the token of a cluster is accepted too.
+func (b *balancer) config(p *program.Process, path string) *rest.Config {
+	own := p.Config()
+	own.Host = "https://" + b.listener.Addr().String() + path
+	return own
 }

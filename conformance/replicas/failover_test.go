@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica_test
+package replicas_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 
+	"github.com/watershed-project/watershed/conformance/program"
 	"github.com/watershed-project/watershed/internal/expect"
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
 var (
 	failoverKills    = flag.Int("failover.kills", 2, "how often TestFailover kills a replica")
-	failoverRestarts = flag.Int("failover.restarts", 2, "how often TestFailover ends a replica with SIGTERM")
+	failoverRestarts = flag.Int("failover.restarts", 2, "how often TestFailover ends a replica with SIGTERM, and how often one that gets another build")
 	failoverWatches  = flag.Int("failover.watches", 50, "how many watches TestFailover has")
 	failoverRate     = flag.Int("failover.rate", 40, "how many requests TestFailover sends in a second")
-	failoverReady    = flag.Duration("failover.ready", time.Second,
+	failoverBinary   = flag.String("failover.binary", "",
+		"another build of watershed, which replicas of TestFailover change to; default this source with another version")
+	failoverReady = flag.Duration("failover.ready", time.Second,
 		"how long both replicas are ready before TestFailover ends the next one")
 	failoverGroup = flag.Bool("failover.group", false, "make the replicas of TestFailover a replica group")
 )
 
-// TestFailover kills one of two replicas behind a load balancer, again and again, and then ends each in
-// order, under watches and requests of client-go. No watch misses an event, and in the end each has the
+// TestFailover kills one of two replicas behind a load balancer, again and again, then ends each in
+// order, and then replaces each by another build and back, under watches and requests of client-go. No watch misses an event, and in the end each has the
 // state of the API server. It prints how many requests failed after one retry, the longest silence of a
 // watch whose resource changes five times a second, and how many watches had to list again.
 func TestFailover(t *testing.T) {
@@ -50,77 +51,68 @@ func TestFailover(t *testing.T) {
 
 // failover is a run of TestFailover.
 type failover struct {
-	t        *testing.T
-	cluster  *kubetest.Cluster
-	client   *kubernetes.Clientset
-	balancer *balancer
-	dirs     [2]string
-	flags    [2][]string
-	replicas [2]*replicaProcess
-	load     *failoverLoad
+	*pair
+	client *kubernetes.Clientset
+	load   *failoverLoad
 }
 
 func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 	direct := c.Config()
 	direct.QPS = -1
-	f := &failover{t: t, cluster: c, client: kubernetes.NewForConfigOrDie(direct)}
-	for i := range f.replicas {
-		f.dirs[i] = t.TempDir()
-		f.flags[i] = []string{
+	f := &failover{pair: newPair(t), client: kubernetes.NewForConfigOrDie(direct)}
+	start := func(which int, binary string) {
+		flags := []string{
 			"--kubeconfig", c.Kubeconfig(), "--context", clusterName,
 			"--shutdown-delay", "1s", "--shutdown-grace", "5s",
 		}
 		if files {
-			f.flags[i] = append(f.flags[i], "--data-dir", filepath.Join(f.dirs[i], "data"))
+			flags = append(flags, "--data-dir", filepath.Join(f.dirs[which], "data"))
 		}
 		if *failoverGroup {
-			f.flags[i] = append(f.flags[i], "--pass-through", "--replica-group", "failover",
+			flags = append(flags, "--pass-through", "--replica-group", "failover",
 				"--group-cluster", clusterName, "--group-namespace", "default", "--group-listen", "127.0.0.1:0")
 		}
+		f.start(which, binary, nil, flags...)
 	}
-	f.balancer = newBalancer(t)
-	f.start(0)
-	// The second replica has the authority of the first: clients trust both.
-	authority, err := os.ReadFile(filepath.Join(f.replicas[0].dir, "authority.pem"))
+	own, err := program.Binary()
 	expect.NoError(t, err)
-	expect.NoError(t, os.MkdirAll(filepath.Join(f.dirs[1], "state"), 0o700))
-	expect.NoError(t, os.WriteFile(filepath.Join(f.dirs[1], "state", "authority.pem"), authority, 0o600))
-	f.start(1)
-	t.Cleanup(func() {
-		for _, p := range f.replicas {
-			p.stop()
-			if t.Failed() {
-				t.Log(p.tail())
-			}
-		}
-	})
+	other, err := otherBinary()
+	expect.NoError(t, err)
+	for _, binary := range []string{own, other} {
+		version, err := exec.Command(binary, "version").CombinedOutput()
+		expect.NoError(t, err)
+		t.Logf("%s: %s", filepath.Base(binary), version)
+	}
+	start(0, own)
+	start(1, own)
 	f.awaitReady()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	f.prepare()
 	writing.Go(func() { f.write(ctx) })
-	f.load = startFailoverLoad(t, f.balancer.config(c, f.replicas[0].ca), *failoverWatches, *failoverRate)
+	config := f.balancer.config(f.at(0), "/clusters/"+clusterName)
+	config.BearerToken = direct.BearerToken
+	f.load = startFailoverLoad(t, config, *failoverWatches, *failoverRate)
 	f.balancer.report(t, "at the start")
-	phases := []struct {
+	for _, phase := range []struct {
 		name  string
 		times int
-		end   func(*replicaProcess)
+		end   func(*program.Process)
+		// builds are those that replica 0 and then 1 get, one after the other.
+		builds []string
 	}{
-		{"kills", *failoverKills, func(p *replicaProcess) { _ = p.cmd.Process.Kill(); <-p.ended }},
-		{"restarts in order", *failoverRestarts, func(p *replicaProcess) {
-			_ = p.cmd.Process.Signal(syscall.SIGTERM)
-			<-p.ended
-		}},
-	}
-	for _, phase := range phases {
+		{"kills", *failoverKills, (*program.Process).Kill, []string{own}},
+		{"restarts in order", *failoverRestarts, (*program.Process).Stop, []string{own}},
+		{"changes of the build in order", *failoverRestarts, (*program.Process).Stop, []string{other, own}},
+	} {
 		f.load.reset()
 		for i := range phase.times {
 			which := i % 2
 			time.Sleep(*failoverReady) // the period of the measurement
 			f.load.disturb()
-			phase.end(f.replicas[which])
-			f.start(which)
+			phase.end(f.at(which))
+			start(which, phase.builds[i/2%len(phase.builds)])
 			f.awaitReady()
 			t.Logf("%s %d: replica %d, %s", phase.name, i+1, which, f.load)
 		}
@@ -134,26 +126,18 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 	f.load.finish(f.newest())
 }
 
-// start starts a replica and adds it to the load balancer.
-func (f *failover) start(which int) {
-	p, err := startServe(f.t.Context(), f.dirs[which], f.flags[which]...)
-	expect.NoError(f.t, err)
-	f.replicas[which] = p
-	f.balancer.set(which, p.address, p.ca)
-}
-
-// awaitReady waits until the load balancer uses both replicas.
-func (f *failover) awaitReady() {
-	f.t.Helper()
-	expect.Eventually(f.t, patience, func() error {
-		if n := f.balancer.readyCount(); n < 2 {
-			return fmt.Errorf("%d replicas are ready", n)
-		}
-		return nil
-	})
-}
+// otherBinary returns the path of another build of the program: the one of the flag, or this source without
+// its commit, so that the versions of both differ.
+var otherBinary = sync.OnceValues(func() (string, error) {
+	if *failoverBinary != "" {
+		return *failoverBinary, nil
+	}
+	return program.Build("other", "-buildvcs=false")
+})
 
 const (
+	clusterName = "real"
+
 	busyNamespace, quietNamespace = "failover-busy", "failover-quiet"
 	counterName                   = "counter"
 	counterPeriod                 = 200 * time.Millisecond
@@ -176,31 +160,19 @@ func (f *failover) prepare() {
 	}
 }
 
-// write counts in a config map, five times a second, until ctx ends.
+// write counts in a config map, five times a second, until ctx ends. Nobody else writes it.
 func (f *failover) write(ctx context.Context) {
 	ticker := time.NewTicker(counterPeriod)
 	defer ticker.Stop()
-	maps := f.client.CoreV1().ConfigMaps(busyNamespace)
-	for {
+	for n := f.newest() + 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			m, err := maps.Get(ctx, counterName, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			n, err := strconv.Atoi(m.Data["n"])
-			if err != nil {
-				return err
-			}
-			m.Data["n"] = strconv.Itoa(n + 1)
-			_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
-			return err
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		_, err := f.client.CoreV1().ConfigMaps(busyNamespace).Patch(ctx, counterName, types.MergePatchType,
+			fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n), metav1.PatchOptions{})
+		if err != nil && ctx.Err() == nil {
 			f.t.Error(err)
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-package replica_test
+package replicas_test
 
 import (
 	"context"
@@ -243,20 +243,8 @@ func (l *failoverLoad) finish(newest int) {
 				return nil
 			})
 		}
-		list, err := f.client.List(l.t.Context(), metav1.ListOptions{LabelSelector: f.selector})
-		expect.NoError(l.t, err)
-		var want, got []string
-		for i := range list.Items {
-			want = append(want, list.Items[i].GetName()+" "+list.Items[i].GetResourceVersion())
-		}
-		for _, o := range f.List() {
-			u := o.(*unstructured.Unstructured)
-			got = append(got, u.GetName()+" "+u.GetResourceVersion())
-		}
-		slices.Sort(want)
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			l.t.Errorf("%s has %q, want %q", f.name, got, want)
+		if err := f.differs(l.t.Context()); err != nil {
+			l.t.Error(err)
 		}
 		f.mu.Lock()
 		if len(f.missed) > 0 {
@@ -274,6 +262,9 @@ type followed struct {
 	name, selector string
 	busy           bool
 	client         dynamic.ResourceInterface
+	// ofFleet is set for objects of several clusters, which can have the same name. The reflector must
+	// list them: it keeps the initial events of a watch by namespace and name.
+	ofFleet bool
 	// lists counts the states that were read.
 	lists atomic.Int64
 	// expired counts the watches that ended because of their version, broken those with another error.
@@ -307,9 +298,55 @@ func (f *followed) run(ctx context.Context) {
 			return watch.Filter(w, f.countErrors), nil
 		},
 	}
-	r := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, f, cache.ReflectorOptions{Name: f.name})
+	var source cache.ListerWatcher = lw
+	if f.ofFleet {
+		source = listing{lw}
+	}
+	r := cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, f, cache.ReflectorOptions{Name: f.name})
 	r.RunWithContext(ctx)
 }
+
+// differs returns an error if the store is not equal to a fresh list.
+func (f *followed) differs(ctx context.Context) error {
+	list, err := f.client.List(ctx, metav1.ListOptions{LabelSelector: f.selector})
+	if err != nil {
+		return err
+	}
+	identity := func(u *unstructured.Unstructured) string {
+		return u.GetAnnotations()[clusterAnnotation] + "/" + u.GetName() + "@" + u.GetResourceVersion()
+	}
+	var want, got []string
+	for i := range list.Items {
+		want = append(want, identity(&list.Items[i]))
+	}
+	for _, o := range f.List() {
+		got = append(got, identity(o.(*unstructured.Unstructured)))
+	}
+	return difference(f.name, got, want)
+}
+
+// difference returns an error with the elements that only one of two slices has, nil if there are none.
+func difference(of string, got, want []string) error {
+	without := func(all, others []string) []string {
+		in := map[string]bool{}
+		for _, s := range others {
+			in[s] = true
+		}
+		return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return in[s] })
+	}
+	lacks, excess := without(want, got), without(got, want)
+	if len(got) == len(want) && len(lacks) == 0 && len(excess) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %d objects, want %d; it lacks %q and has %q", of, len(got), len(want),
+		lacks[:min(10, len(lacks))], excess[:min(10, len(excess))])
+}
+
+// listing makes a reflector list before it watches.
+type listing struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is called by the reflector.
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
 // countErrors counts the errors that end a watch.
 func (f *followed) countErrors(e watch.Event) (watch.Event, bool) {
