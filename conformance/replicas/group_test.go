@@ -84,6 +84,7 @@ func TestGroup(t *testing.T) {
 	g.startChanges(writing, &writers)
 
 	g.healthy()
+	users.calm.Store(true)
 	faults := g.faults()
 	var order []int
 	for round := range *groupRounds {
@@ -93,8 +94,11 @@ func TestGroup(t *testing.T) {
 		i, fault := g.rng.IntN(2), faults[order[0]]
 		order = order[1:]
 		t.Logf("round %d: replica %d is %s", round+1, i, fault.name)
+		users.calm.Store(false)
 		fault.happen(i)
 		g.healthy()
+		users.calm.Store(true)
+		wait(t.Context(), time.Second) // a period of requests without a fault
 	}
 	end()
 	writers.Wait()

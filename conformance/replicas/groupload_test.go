@@ -260,15 +260,18 @@ const configMapsOfCluster = "/api/v1/namespaces/" + groupNamespace + "/configmap
 
 // writers are users that write through one replica and read through either.
 type writers struct {
-	ledger                            *ledger
+	ledger *ledger
+	// calm is set while there is no fault, and calmWritten and calmUnconfirmed count these writes.
+	calm                              atomic.Bool
+	calmWritten, calmUnconfirmed      atomic.Int64
 	written, failed, unconfirmed      atomic.Int64
 	reads, copied, warned, stale, old atomic.Int64
 }
 
 func (w *writers) String() string {
-	return fmt.Sprintf("%d writes, of which %d had a warning, %d failed; %d reads, %d of them from the copy, %d with a "+
+	return fmt.Sprintf("%d writes, of which %d had a warning (%d of %d without a fault), %d failed; %d reads, %d of them from the copy, %d with a "+
 		"warning, %d older than the write with a warning, %d without", w.written.Load(), w.unconfirmed.Load(),
-		w.failed.Load(), w.reads.Load(), w.copied.Load(), w.warned.Load(), w.old.Load(), w.stale.Load())
+		w.calmUnconfirmed.Load(), w.calmWritten.Load(), w.failed.Load(), w.reads.Load(), w.copied.Load(), w.warned.Load(), w.old.Load(), w.stale.Load())
 }
 
 // lacks returns what did not happen.
@@ -307,6 +310,7 @@ func (g *replicaGroup) startWriters(ctx context.Context, running *sync.WaitGroup
 
 // count writes a number, and reads it.
 func (w *writers) count(ctx context.Context, config *rest.Config, name string, n int, rng *rand.Rand) {
+	calm := w.calm.Load()
 	code, header, _, err := send(ctx, config, http.MethodPatch, "/"+name, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n))
 	if err != nil || code != http.StatusOK {
 		w.failed.Add(1)
@@ -314,8 +318,15 @@ func (w *writers) count(ctx context.Context, config *rest.Config, name string, n
 	}
 	w.written.Add(1)
 	warnings := header.Values("Warning")
+	calm = calm && w.calm.Load()
+	if calm {
+		w.calmWritten.Add(1)
+	}
 	if len(warnings) > 0 {
 		w.unconfirmed.Add(1)
+		if calm {
+			w.calmUnconfirmed.Add(1)
+		}
 	}
 	for range 2 {
 		path := "/" + name

@@ -97,6 +97,7 @@ func TestJoin(t *testing.T) {
 // followFleet follows the config maps of the fleet through the load balancer, with client-go's reflector.
 func followFleet(t *testing.T, p *pair) *followed {
 	config := p.balancer.config(p.at(0), "/fleet")
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return keyedByCluster{next} })
 	client, err := dynamic.NewForConfig(config)
 	expect.NoError(t, err)
 	f := &followed{name: "informer of the fleet", Store: cache.NewStore(keyInFleet),
@@ -126,6 +127,7 @@ func (v *versionReader) get(query url.Values) *http.Response {
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet,
 		"https://"+v.process.Address+configMapsOfGroup+"?"+query.Encode(), http.NoBody)
 	expect.NoError(v.t, err)
+	r.Header.Set("Watershed-Fleet", "keyed-by-cluster")
 	resp, err := client.Do(r)
 	expect.NoError(v.t, err)
 	v.t.Cleanup(func() { resp.Body.Close() })
