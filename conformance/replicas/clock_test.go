@@ -4,9 +4,6 @@
 package replicas_test
 
 import (
-	"encoding/json"
-	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -30,36 +27,10 @@ var clockBinary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	source := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
-	text, err := os.ReadFile(source)
-	if err != nil {
-		return "", err
-	}
-	const read, imports = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "import (\n"
-	if strings.Count(string(text), read) != 1 || strings.Count(string(text), imports) != 1 {
-		return "", errors.New(source + ": time.Now does not read the clock as this test expects")
-	}
-	dir, err := os.MkdirTemp("", "watershed-clock-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	changed := strings.NewReplacer(read, read+"\tsec += shift()\n", imports, imports+"\t\"sync\"\n\t\"syscall\"\n").
-		Replace(string(text)) + `
-var shift = sync.OnceValue(func() (seconds int64) {
-	text, _ := syscall.Getenv("` + clockVariable + `")
-	n, _ := atoi(text)
-	return int64(n)
-})
-`
-	replaced := filepath.Join(dir, "time.go")
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: replaced}})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := errors.Join(os.WriteFile(replaced, []byte(changed), 0o600), os.WriteFile(file, overlay, 0o600)); err != nil {
-		return "", err
-	}
-	return program.Build("shifted", "-overlay", file)
+	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	return program.BuildChanged("shifted", filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go"),
+		"import (\n", "import (\n\t\"sync\"\n\t\"syscall\"\n",
+		now, "var shift = sync.OnceValue(func() int64 {\n"+
+			"\ttext, _ := syscall.Getenv(\""+clockVariable+"\")\n\tn, _ := atoi(text)\n\treturn int64(n)\n})\n\n"+
+			now+"\tsec += shift()\n")
 })

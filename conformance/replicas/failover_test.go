@@ -126,13 +126,17 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 	f.load.finish(f.newest())
 }
 
-// otherBinary returns the path of another build of the program: the one of the flag, or this source without
-// its commit, so that the versions of both differ.
+// otherBinary returns the path of another build of the program: the one of the flag, or this source with
+// another version.
 var otherBinary = sync.OnceValues(func() (string, error) {
 	if *failoverBinary != "" {
 		return *failoverBinary, nil
 	}
-	return program.Build("other", "-buildvcs=false")
+	source, err := filepath.Abs(filepath.Join("..", "..", "cmd", "watershed", "internal", "build", "build.go"))
+	if err != nil {
+		return "", err
+	}
+	return program.BuildChanged("other", source, "return describe(info)", `return "other " + describe(info)`)
 })
 
 const (

@@ -40,6 +40,8 @@ const (
 	// simulatedClusters is how many simulated clusters there are, and simulatedPods how many pods each
 	// has, of which the first ones, changedPods, change.
 	simulatedClusters, simulatedPods, changedPods = 10, 2000, 200
+	// behind is the delay of the second real cluster at the second replica.
+	behind = 150 * time.Millisecond
 )
 
 // replicaGroup is two replicas of two real clusters and of simulated ones. Each has the first cluster
@@ -142,6 +144,8 @@ func startGroup(t *testing.T) *replicaGroup {
 	g.pair = newPair(t)
 	for i := range g.networks {
 		g.networks[i] = newNetwork(t, g)
+		// The copies of one replica are behind, so a read through it is older than a write that it does not know.
+		g.networks[i].proxies["second"].Delay(time.Duration(i) * behind)
 		g.startMember(i)
 	}
 	g.config = g.balancer.config(g.at(0), "")
