@@ -210,7 +210,7 @@ WATCHES ?= 500
 BINARY ?=
 
 .PHONY: failover
-failover: ## two replicas behind a load balancer, of which one after the other is killed KILLS times, ended in order, and replaced by another build (BINARY; default this source with another version), under WATCHES (default 500) watches and 200 requests/s, in memory and with files
+failover: ## two replicas behind a load balancer, which are upgraded from another build (BINARY; default this source with another version), killed KILLS times, and ended in order, under WATCHES (default 500) watches and 200 requests/s, in memory and with files
 	cd conformance && WATERSHED_KUBE=required go test -timeout 180m -count=1 -v -run '^TestFailover$$' ./replicas -failover.kills $(KILLS) -failover.restarts $(KILLS) -failover.watches $(WATCHES) -failover.rate 200 -failover.ready 20s -failover.binary '$(BINARY)'
 
 PODS ?= 1000

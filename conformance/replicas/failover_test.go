@@ -26,20 +26,21 @@ import (
 
 var (
 	failoverKills    = flag.Int("failover.kills", 2, "how often TestFailover kills a replica")
-	failoverRestarts = flag.Int("failover.restarts", 2, "how often TestFailover ends a replica with SIGTERM, and how often one that gets another build")
+	failoverRestarts = flag.Int("failover.restarts", 2, "how often TestFailover ends a replica with SIGTERM")
 	failoverWatches  = flag.Int("failover.watches", 50, "how many watches TestFailover has")
 	failoverRate     = flag.Int("failover.rate", 40, "how many requests TestFailover sends in a second")
 	failoverBinary   = flag.String("failover.binary", "",
-		"another build of watershed, which replicas of TestFailover change to; default this source with another version")
+		"the build of watershed that TestFailover upgrades (default this source with another version)")
 	failoverReady = flag.Duration("failover.ready", time.Second,
 		"how long both replicas are ready before TestFailover ends the next one")
 	failoverGroup = flag.Bool("failover.group", false, "make the replicas of TestFailover a replica group")
 )
 
-// TestFailover kills one of two replicas behind a load balancer, again and again, then ends each in
-// order, and then replaces each by another build and back, under watches and requests of client-go. No watch misses an event, and in the end each has the
-// state of the API server. It prints how many requests failed after one retry, the longest silence of a
-// watch whose resource changes five times a second, and how many watches had to list again.
+// TestFailover replaces two replicas of another build behind a load balancer, kills one after the other,
+// and then ends each in order, under watches and requests of client-go. No watch misses an event, and in
+// the end each has the state of the API server. It prints how many requests failed after one retry, the
+// longest silence of a watch whose resource changes five times a second, and how many watches had to list
+// again.
 func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a real Kubernetes: not in short mode")
@@ -76,15 +77,15 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 	}
 	own, err := program.Binary()
 	expect.NoError(t, err)
-	other, err := otherBinary()
+	former, err := formerBinary()
 	expect.NoError(t, err)
-	for _, binary := range []string{own, other} {
+	for _, binary := range []string{former, own} {
 		version, err := exec.Command(binary, "version").CombinedOutput()
 		expect.NoError(t, err)
 		t.Logf("%s: %s", filepath.Base(binary), version)
 	}
-	start(0, own)
-	start(1, own)
+	start(0, former)
+	start(1, former)
 	f.awaitReady()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,12 +100,10 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 		name  string
 		times int
 		end   func(*program.Process)
-		// builds are those that replica 0 and then 1 get, one after the other.
-		builds []string
 	}{
-		{"kills", *failoverKills, (*program.Process).Kill, []string{own}},
-		{"restarts in order", *failoverRestarts, (*program.Process).Stop, []string{own}},
-		{"changes of the build in order", *failoverRestarts, (*program.Process).Stop, []string{other, own}},
+		{"upgrades in order", len(f.replicas), (*program.Process).Stop},
+		{"kills", *failoverKills, (*program.Process).Kill},
+		{"restarts in order", *failoverRestarts, (*program.Process).Stop},
 	} {
 		f.load.reset()
 		for i := range phase.times {
@@ -112,7 +111,7 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 			time.Sleep(*failoverReady) // the period of the measurement
 			f.load.disturb()
 			phase.end(f.at(which))
-			start(which, phase.builds[i/2%len(phase.builds)])
+			start(which, own)
 			f.awaitReady()
 			t.Logf("%s %d: replica %d, %s", phase.name, i+1, which, f.load)
 		}
@@ -126,9 +125,9 @@ func runFailover(t *testing.T, c *kubetest.Cluster, files bool) {
 	f.load.finish(f.newest())
 }
 
-// otherBinary returns the path of another build of the program: the one of the flag, or this source with
+// formerBinary returns the path of another build of the program: the one of the flag, or this source with
 // another version.
-var otherBinary = sync.OnceValues(func() (string, error) {
+var formerBinary = sync.OnceValues(func() (string, error) {
 	if *failoverBinary != "" {
 		return *failoverBinary, nil
 	}
@@ -136,7 +135,7 @@ var otherBinary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return program.BuildChanged("other", source, "return describe(info)", `return "other " + describe(info)`)
+	return program.BuildChanged("former", source, "return describe(info)", `return "former " + describe(info)`)
 })
 
 const (

@@ -243,8 +243,8 @@ func (p *pageResults) check(path, of string, list *paged, stable []string) {
 	for in, names := range clusters {
 		for _, name := range stable {
 			if !names[name] {
-				p.ledger.complain("a list of %s has %d pods of %s, but not %s; warnings: %t", path, len(names), in, name,
-					list.warned)
+				p.ledger.complain("a list of %s has %d pods of %s, but not %s; warnings: %t", path, len(names), in,
+					name, list.warned)
 				return
 			}
 		}
@@ -269,9 +269,10 @@ type writers struct {
 }
 
 func (w *writers) String() string {
-	return fmt.Sprintf("%d writes, of which %d had a warning (%d of %d without a fault), %d failed; %d reads, %d of them from the copy, %d with a "+
-		"warning, %d older than the write with a warning, %d without", w.written.Load(), w.unconfirmed.Load(),
-		w.calmUnconfirmed.Load(), w.calmWritten.Load(), w.failed.Load(), w.reads.Load(), w.copied.Load(), w.warned.Load(), w.old.Load(), w.stale.Load())
+	return fmt.Sprintf("%d writes, of which %d had a warning (%d of %d without a fault), %d failed; %d reads, %d of "+
+		"them from the copy, %d with a warning, %d older than the write with a warning, %d without", w.written.Load(),
+		w.unconfirmed.Load(), w.calmUnconfirmed.Load(), w.calmWritten.Load(), w.failed.Load(), w.reads.Load(),
+		w.copied.Load(), w.warned.Load(), w.old.Load(), w.stale.Load())
 }
 
 // lacks returns what did not happen.
