@@ -29,7 +29,7 @@ import (
 )
 
 var (
-	groupRounds = flag.Int("group.rounds", 4, "how many faults TestGroup has")
+	groupRounds = flag.Int("group.rounds", 3, "how many faults TestGroup has")
 	groupClocks = flag.Bool("group.clocks", false,
 		"give the replicas of TestGroup wall clocks that are up to an hour off, which needs a build of its own")
 )
