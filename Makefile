@@ -258,9 +258,10 @@ nightly: kube ## hours: the full differential, fuzz, chaos, fleet, sources, atta
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 .PHONY: diff
-diff: ## the full differential runs: against client-go with the race detector, and 20,000 histories of the replica's watches
+diff: ## the full differential runs: against client-go with the race detector, 20,000 histories of the replica's watches, and 25,000 expressions
 	cd conformance && CGO_ENABLED=1 go test -timeout 60m -race ./bench/... ./compat ./diff/... ./servers
 	go test -timeout 60m -count=1 -v -run '^TestDifferential_' ./replica -histories 20000
+	cd cmd/watershed && go test -timeout 60m -count=1 -v -run '^TestRandom_' ./internal/expression -pairs 25000
 
 .PHONY: bench
 bench: ## one benchmark side by side with its rival: NAME=store|fanout|sync|handlers|heap|relist|restart|churn|disk|history|fleet|fleetrestart|list|watch|overhead|secrets|auth|scrape|verify|operators|replicas

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Watershed Authors
+
+// Package expression compiles and evaluates the expressions of queries. They are CEL, the language of
+// Kubernetes' admission policies, with the libraries of Kubernetes 1.37 except for authorization. The
+// variables are object (as its JSON is), cluster (name, labels and version) and now.
+//
+// [Compile] reads an expression. [Expression.Check] checks it against the OpenAPI schemas of a kind, of
+// which clusters can have different ones. [Expression.Conjuncts] splits a condition into parts that a
+// planner can evaluate one by one, and [Expression.Paths] returns which fields of the object a part
+// reads. A part whose fields are known is evaluated with [Expression.From], without the object.
+//
+// # Guarantees
+//
+// The result depends on the object, the cluster and now, and not on a schema: an expression has one
+// meaning in all clusters. Evaluation from known values has the result that evaluation on the object
+// has. A missing field is an error of the evaluation unless the expression asks for it with has() or
+// with the optional syntax. The callers count such errors and treat the object as not matching.
+//
+// # What blocks
+//
+// Nothing blocks. Evaluation ends with an error soon after its context does.
+//
+// # Bounds and ownership
+//
+// The constants in limits.go bound the text, its depth and its regular expressions, and the work of one
+// evaluation. The work is counted in units of about 100 ns, and the sum over many objects is the
+// caller's to limit: every result has the units that it cost. A compiled expression takes some ten KiB,
+// can be used by several goroutines, and keeps no objects. The caller bounds how many it keeps.
+package expression
