@@ -243,7 +243,7 @@ var rules = map[string]rule{
 	}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",
 	}},
-	"cmd/watershed/internal/expression": {own: []string{"wire"}, others: []string{
+	"cmd/watershed/internal/expression": {own: []string{"wire", "cmd/watershed/internal/lru"}, others: []string{
 		"github.com/google/cel-go/", "k8s.io/apimachinery/", "k8s.io/apiserver/pkg/cel/library",
 	}},
 	"cmd/watershed/internal/statefile": {},

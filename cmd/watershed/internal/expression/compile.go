@@ -36,7 +36,9 @@ type Expression struct {
 	program   cel.Program
 	// units are those of the operations that are not in loops.
 	units uint64
-	reads reads
+	// operations is how many operations there are, in loops too.
+	operations int
+	reads      reads
 }
 
 // Compile compiles an expression, which is checked as far as it can be without a schema of the object.
@@ -88,7 +90,7 @@ func compile(text string, o Options) (*Expression, error) {
 		return nil, err
 	}
 	if estimate.Min > MaxCost || estimate.Max > maxEstimate {
-		return nil, &Error{Message: "the expression would take too much work: it has too many loops in loops"}
+		return nil, &Error{Message: "the expression would take too much work, for example with its loops in loops"}
 	}
 	if err := e.plan(); err != nil {
 		return nil, err
@@ -102,11 +104,11 @@ func (e *Expression) plan() error {
 	if err != nil {
 		return err
 	}
-	options, units, err := programOptions(e.root)
+	options, units, operations, err := programOptions(e.root)
 	if err != nil {
 		return err
 	}
-	e.units = units
+	e.units, e.operations = units, operations
 	e.program, err = env.PlanProgram(e.checked, options...)
 	if err != nil {
 		// A constant part was evaluated, such as int("x").
@@ -142,9 +144,9 @@ func parse(env *cel.Env, text string) (*cel.Ast, error) {
 
 // limiter checks the limits of a parsed expression.
 type limiter struct {
-	source *ast.SourceInfo
-	loops  int
-	err    *Error
+	source            *ast.SourceInfo
+	loops, operations int
+	err               *Error
 }
 
 func (l *limiter) fail(e ast.Expr, format string, args ...any) {
@@ -157,32 +159,31 @@ func (l *limiter) walk(e ast.Expr, depth int) {
 	if depth > maxDepth {
 		l.fail(e, "the expression is nested too deep")
 	}
+	if l.operations++; l.operations > maxOperations {
+		l.fail(e, "the expression has more than %d operations", maxOperations)
+	}
 	if l.err != nil {
 		return
 	}
+	l.check(e)
+	for _, part := range parts(e) {
+		l.walk(part, depth+1)
+	}
+}
+
+func (l *limiter) check(e ast.Expr) {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		if n := text(e.AsLiteral()); n > maxLiteral {
 			l.fail(e, "the literal has %d bytes, the limit is %d", n, maxLiteral)
 		}
-	case ast.SelectKind:
-		l.walk(e.AsSelect().Operand(), depth+1)
-	case ast.CallKind:
-		l.call(e, depth)
 	case ast.ListKind:
 		if n := e.AsList().Size(); n > maxElements {
 			l.fail(e, "the list has %d elements, the limit is %d", n, maxElements)
 		}
-		for _, element := range e.AsList().Elements() {
-			l.walk(element, depth+1)
-		}
 	case ast.MapKind:
 		if n := e.AsMap().Size(); n > maxElements {
 			l.fail(e, "the map has %d entries, the limit is %d", n, maxElements)
-		}
-		for _, entry := range e.AsMap().Entries() {
-			l.walk(entry.AsMapEntry().Key(), depth+1)
-			l.walk(entry.AsMapEntry().Value(), depth+1)
 		}
 	case ast.StructKind:
 		l.fail(e, "there are no types to construct objects of")
@@ -190,43 +191,45 @@ func (l *limiter) walk(e ast.Expr, depth int) {
 		if l.loops++; l.loops > maxLoops {
 			l.fail(e, "the expression has more than %d loops", maxLoops)
 		}
+	case ast.CallKind:
+		call := e.AsCall()
+		if !isSearch(call.FunctionName()) || len(parts(e)) < 2 {
+			return
+		}
+		pattern := parts(e)[1]
+		if text, ok := pattern.AsLiteral().(types.String); ok {
+			if _, err := newPattern(string(text)); err != nil {
+				l.fail(pattern, "%v", err)
+			}
+		}
+	}
+}
+
+// parts returns what an expression consists of. For a loop, this is the range, the first value of the
+// accumulator, the condition and the step of each iteration, and the result.
+func parts(e ast.Expr) []ast.Expr {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return []ast.Expr{e.AsSelect().Operand()}
+	case ast.CallKind:
+		if call := e.AsCall(); call.IsMemberFunction() {
+			return append([]ast.Expr{call.Target()}, call.Args()...)
+		}
+		return e.AsCall().Args()
+	case ast.ListKind:
+		return e.AsList().Elements()
+	case ast.MapKind:
+		var all []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+		return all
+	case ast.ComprehensionKind:
 		c := e.AsComprehension()
-		for _, sub := range []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()} {
-			l.walk(sub, depth+1)
-		}
+		return []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()}
 	}
+	return nil
 }
-
-func (l *limiter) call(e ast.Expr, depth int) {
-	call := e.AsCall()
-	if call.IsMemberFunction() {
-		l.walk(call.Target(), depth+1)
-	}
-	for i, arg := range call.Args() {
-		below := depth + 1
-		if name := call.FunctionName(); isLogical(name) && isCall(arg, name) {
-			below = depth
-		}
-		l.walk(arg, below)
-		if i > 0 || call.IsMemberFunction() {
-			l.regex(call.FunctionName(), arg)
-		}
-	}
-}
-
-// regex checks a constant regular expression, so that the error has a position.
-func (l *limiter) regex(function string, arg ast.Expr) {
-	if function != "matches" && function != "find" && function != "findAll" || arg.Kind() != ast.LiteralKind {
-		return
-	}
-	if text, ok := arg.AsLiteral().(types.String); ok {
-		if _, err := newPattern(string(text)); err != nil {
-			l.fail(arg, "%v", err)
-		}
-	}
-}
-
-func isLogical(name string) bool { return name == operators.LogicalAnd || name == operators.LogicalOr }
 
 func isCall(e ast.Expr, name string) bool {
 	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == name
@@ -346,7 +349,7 @@ func (c Checked) Lacking() int {
 // Check checks the expression against the schemas of a kind in different clusters. A field that at
 // least one of them has is not an error: it may be in newer versions only. The schemas without it are
 // counted in the result. A nil schema, of a cluster whose schema is not known, has no errors. The
-// caller passes each distinct schema once, see [Schema.Sum].
+// caller passes the schema of each distinct document once.
 func (e *Expression) Check(schemas []*Schema) (Checked, error) {
 	result := Checked{Errors: make([]*Error, len(schemas))}
 	// everywhere has the errors that all schemas so far have, by position.

@@ -117,7 +117,7 @@ func (c *call) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 var free = map[string]bool{
 	operators.LogicalNot: true, operators.Negate: true, operators.Subtract: true, operators.Multiply: true,
 	operators.Divide: true, operators.Modulo: true, operators.Index: true, operators.OptIndex: true,
-	operators.OptSelect: true, operators.NotStrictlyFalse: true, operators.OldNotStrictlyFalse: true,
+	operators.OptSelect: true, operators.NotStrictlyFalse: true,
 	operators.Conditional: true, operators.LogicalAnd: true, operators.LogicalOr: true,
 	"type": true, "dyn": true, "first": true, "last": true,
 }
@@ -233,7 +233,7 @@ func metered(iterations map[int64]uint64) (interpreter.InterpretableDecoratorV2,
 		if c, ok := part.(interpreter.InterpretableCall); ok {
 			name := c.Function()
 			switch implementation := implementations[name]; {
-			case name == "matches" || name == "find" || name == "findAll":
+			case isSearch(name):
 				search, err := search(c)
 				if err != nil {
 					return nil, err
@@ -327,6 +327,11 @@ func add(args []ref.Val) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, sum)
 }
 
+// isSearch reports whether a function has a regular expression as its second argument.
+func isSearch(function string) bool {
+	return function == "matches" || function == "find" || function == "findAll"
+}
+
 // hidden is an argument that cel-go does not recognize as a constant, so that it does not replace the
 // call by one without a guard.
 type hidden struct{ interpreter.InterpretableV2 }
@@ -350,10 +355,15 @@ func search(c interpreter.InterpretableCall) (interpreter.InterpretableV2, error
 	}
 	name := c.Function()
 	units := func(args []ref.Val) uint64 {
-		if constant != nil {
-			return constant.units(text(args[0]))
+		var found uint64
+		if name == "findAll" {
+			// There can be a result for each byte.
+			found = text(args[0]) / 2
 		}
-		return product(text(args[0])+1, maxInstructions) / instructionsPerUnit / 10
+		if constant != nil {
+			return found + constant.units(text(args[0]))
+		}
+		return found + product(text(args[0])+1, maxInstructions)/instructionsPerUnit/10
 	}
 	apply := func(args []ref.Val) ref.Val {
 		in, ok := args[0].(types.String)

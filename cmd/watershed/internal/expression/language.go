@@ -91,45 +91,35 @@ func checking(object *cel.Type, schema *Schema) (*cel.Env, error) {
 	)
 }
 
-// programOptions returns the options with which an expression is evaluated.
-func programOptions(root ast.Expr) ([]cel.ProgramOption, uint64, error) {
+// programOptions returns the options with which an expression is evaluated, the units of its operations
+// that are not in loops, and the number of all operations.
+func programOptions(root ast.Expr) (o []cel.ProgramOption, units uint64, operations int, err error) {
 	iterations := map[int64]uint64{}
-	units := count(root, iterations)
+	units = count(root, iterations)
+	operations = int(units)
+	for _, repeated := range iterations {
+		operations += int(repeated)
+	}
 	decorate, err := metered(iterations)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	return []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(decorate)}, units, nil
+	o = []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(decorate)}
+	return o, units, operations, nil
 }
 
 // count returns the number of operations of an expression without those that loops repeat, which it adds
 // to iterations by the part of the loop that is evaluated for each element.
 func count(e ast.Expr, iterations map[int64]uint64) uint64 {
 	n := uint64(1)
-	each := func(parts ...ast.Expr) {
-		for _, part := range parts {
-			n += count(part, iterations)
-		}
+	all := parts(e)
+	if e.Kind() == ast.ComprehensionKind {
+		condition, step := all[2], all[3]
+		all = []ast.Expr{all[0], all[1], all[4]}
+		iterations[step.ID()] = count(condition, iterations) + count(step, iterations)
 	}
-	switch e.Kind() {
-	case ast.SelectKind:
-		each(e.AsSelect().Operand())
-	case ast.CallKind:
-		if e.AsCall().IsMemberFunction() {
-			each(e.AsCall().Target())
-		}
-		each(e.AsCall().Args()...)
-	case ast.ListKind:
-		each(e.AsList().Elements()...)
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			each(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-	case ast.ComprehensionKind:
-		c := e.AsComprehension()
-		each(c.IterRange(), c.AccuInit(), c.Result())
-		// The step is not evaluated in the last iteration, the condition is.
-		iterations[c.LoopStep().ID()] = count(c.LoopStep(), iterations) + count(c.LoopCondition(), iterations)
+	for _, part := range all {
+		n += count(part, iterations)
 	}
 	return n
 }

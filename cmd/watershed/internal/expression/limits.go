@@ -7,8 +7,11 @@ const (
 	// MaxLength limits the text of an expression, in bytes.
 	MaxLength = 16 << 10
 	// maxDepth limits how deep operations are nested in each other. Each operator, selected field and
-	// call is one level; && and || are one level for all their operands.
+	// call is one level, but the parser makes a balanced tree of the operands of && and ||.
 	maxDepth = 100
+	// maxOperations limits the operations, among which are fields, literals and variables. The type checker
+	// of cel-go takes time that is quadratic in some of them: 0.1 s at this limit.
+	maxOperations = 2000
 	// maxParserDepth is the same limit for the parser, which counts parentheses and brackets.
 	maxParserDepth = 64
 	// maxLiteral limits a string literal, in bytes.
@@ -38,6 +41,14 @@ const (
 	instructionsPerUnit = 10
 	// maxLoops limits the loops in an expression, of which macros such as exists and map have one each.
 	maxLoops = 32
+	// maxExpressions and maxExpressionBytes limit the expressions in a [Cache], and operationBytes is about
+	// what an operation takes.
+	maxExpressions     = 256
+	maxExpressionBytes = 64 << 20
+	operationBytes     = 1 << 10
+	// maxDocuments limits the OpenAPI documents in a [Cache], and maxDocumentBytes their text.
+	maxDocuments     = 256
+	maxDocumentBytes = 32 << 20
 	// maxResult limits the number of values and maxResultBytes the text in one result.
 	maxResult      = 10_000
 	maxResultBytes = 1 << 20

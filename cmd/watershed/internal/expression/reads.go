@@ -180,30 +180,12 @@ func (r *reader) walk(e ast.Expr, s *scope) {
 			r.cluster = r.cluster || name == clusterVariable
 			r.now = r.now || name == nowVariable
 		}
-	case ast.SelectKind:
-		r.walk(e.AsSelect().Operand(), s)
-	case ast.CallKind:
-		if e.AsCall().IsMemberFunction() {
-			r.walk(e.AsCall().Target(), s)
-		}
-		for _, arg := range e.AsCall().Args() {
-			r.walk(arg, s)
-		}
-	case ast.ListKind:
-		for _, element := range e.AsList().Elements() {
-			r.walk(element, s)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			r.walk(entry.AsMapEntry().Key(), s)
-			r.walk(entry.AsMapEntry().Value(), s)
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			r.walk(field.AsStructField().Value(), s)
-		}
 	case ast.ComprehensionKind:
 		r.loop(e.AsComprehension(), s)
+	default:
+		for _, part := range parts(e) {
+			r.walk(part, s)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ package expression
 import (
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,9 @@ import (
 // takes about as many bytes as the document is long. It can be used by several goroutines.
 type Document struct {
 	components map[string]*node
+
+	mu      sync.Mutex // guards schemas
+	schemas map[schema.GroupVersionKind]*Schema
 }
 
 // Schema describes the objects of one kind. It keeps its document.
@@ -27,7 +29,6 @@ type Schema struct {
 	document *Document
 	root     *node
 	name     string
-	sum      uint64
 
 	// environment is made when the schema is first used.
 	environment func() (*cel.Env, error)
@@ -69,7 +70,7 @@ func ParseDocument(text []byte) (*Document, error) {
 			return nil, fmt.Errorf("OpenAPI document: schema %s: %w", name, err)
 		}
 	}
-	return &Document{d.Components.Schemas}, nil
+	return &Document{components: d.Components.Schemas, schemas: map[schema.GroupVersionKind]*Schema{}}, nil
 }
 
 // finish reads additionalProperties, which is a schema or a boolean.
@@ -103,51 +104,24 @@ func (n *node) finish() error {
 	return n.additional.finish()
 }
 
-// Schema returns the schema of a kind, nil if the document does not have it.
+// Schema returns the schema of a kind, nil if the document does not have it. It is the same one each
+// time.
 func (d *Document) Schema(kind schema.GroupVersionKind) *Schema {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok := d.schemas[kind]
+	if ok {
+		return s
+	}
 	for name, n := range d.components {
 		if n != nil && slices.Contains(n.Kinds, kindName(kind)) && n.Properties["metadata"] != nil {
-			s := &Schema{document: d, root: n, name: name}
-			s.sum = s.digest()
+			s = &Schema{document: d, root: n, name: name}
 			s.environment = sync.OnceValues(func() (*cel.Env, error) { return checking(s.typeOf(n, name), s) })
+			d.schemas[kind] = s
 			return s
 		}
 	}
 	return nil
-}
-
-// Sum returns a number that two schemas have in common if expressions are checked against them with the
-// same result, and almost never otherwise.
-func (s *Schema) Sum() uint64 { return s.sum }
-
-// digest hashes the fields and types that are reached from the root.
-func (s *Schema) digest() uint64 {
-	h := fnv.New64a()
-	seen := map[string]bool{}
-	var walk func(n *node)
-	walk = func(n *node) {
-		if n == nil {
-			_, _ = h.Write([]byte{'0'})
-			return
-		}
-		_, _ = fmt.Fprintf(h, "(%s %s %t %t %t", n.Type, n.Format, n.IntOrString, n.Preserve, n.Embedded)
-		if name := n.reference(); name != "" {
-			_, _ = h.Write([]byte(name))
-			if !seen[name] {
-				seen[name] = true
-				walk(s.document.components[name])
-			}
-		}
-		for _, name := range sorted(n.Properties) {
-			_, _ = h.Write([]byte(name))
-			walk(n.Properties[name])
-		}
-		walk(n.Items)
-		walk(n.additional)
-		_, _ = h.Write([]byte{')'})
-	}
-	walk(s.root)
-	return h.Sum64()
 }
 
 // reference returns the name of the component that a schema refers to. Fields with a description refer
@@ -287,19 +261,6 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)
-}
-
-// FindStructFieldNames implements types.Provider.
-func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
-	if name == clusterType {
-		return sorted(clusterFields), true
-	}
-	if p.schema != nil {
-		if n := p.schema.lookup(name); n != nil {
-			return sorted(n.Properties), true
-		}
-	}
-	return p.Provider.FindStructFieldNames(name)
 }
 
 // FindStructFieldType implements types.Provider.

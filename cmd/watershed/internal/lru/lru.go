@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Package lru has a map that keeps the entries that were used last, within a number of entries and of
-// bytes. The caches of packages authn and authz are such maps.
+// bytes. The caches of packages authn, authz and expression are such maps.
 package lru
 
 // Map is a map that keeps the entries that were used last. An entry takes two pointers and a place in
