@@ -25,6 +25,6 @@
 //
 // The constants in limits.go bound the text, its depth and its regular expressions, and the work of one
 // evaluation. The work is counted in units of about 100 ns, and the sum over many objects is the
-// caller's to limit: every result has the units that it cost. A compiled expression takes some ten KiB,
-// can be used by several goroutines, and keeps no objects. The caller bounds how many it keeps.
+// caller's to limit: every result has the units that it cost. A compiled expression takes 20 to 40 KiB,
+// can be used by several goroutines, and keeps no objects. A [Cache] bounds how many are kept.
 package expression

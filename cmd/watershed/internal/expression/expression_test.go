@@ -98,7 +98,7 @@ func TestEvaluate_questions(t *testing.T) {
 			"a": []any{"node-7", 1.5, uint64(2), nil},
 		}},
 		{`timestamp("2026-01-01T00:00:00Z") + duration("1h")`, "", time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)},
-		{`type(object)`, "", "map"},
+		{`type(object)`, "everything ", "map"},
 	} {
 		_, isCondition := c.want.(bool)
 		e := compiled(t, c.text, isCondition)
@@ -111,6 +111,9 @@ func TestEvaluate_questions(t *testing.T) {
 		}
 		var reads []string
 		for _, p := range e.Paths() {
+			if len(p) == 0 {
+				reads = append(reads, "everything")
+			}
 			reads = append(reads, p.String())
 		}
 		if got := strings.Join(reads, " "); got != c.reads {
