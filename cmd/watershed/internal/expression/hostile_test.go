@@ -119,7 +119,7 @@ func nested(loops int, list string) string {
 
 const (
 	// longest and most are what one hostile expression may take, with room for a slow machine.
-	longest = 10 * time.Second
+	longest = 30 * time.Second
 	most    = 512 << 20
 )
 
