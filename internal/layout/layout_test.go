@@ -59,6 +59,9 @@ var rules = map[string]rule{
 	},
 	"internal/objectpack": {own: []string{"internal/buffer", "internal/pack", "internal/scan", "wire"}},
 	"internal/views":      {},
+	"internal/facets": {own: []string{
+		"internal/protobuf", "internal/scan", "internal/transcode", "internal/views", "wire",
+	}, others: []string{"k8s.io/apimachinery/"}},
 	"internal/valuecache": {own: []string{"internal/views", "wire"}, others: []string{"k8s.io/apimachinery/"}},
 	"internal/stream": {
 		own:    []string{"internal/buffer", "internal/protobuf", "internal/scan", "wire"},

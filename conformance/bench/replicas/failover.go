@@ -53,14 +53,14 @@ func (f failover) String() string {
 // failoverResult matches the results of the kills that TestFailover prints.
 var failoverResult = regexp.MustCompile(`failover: \d+ kills, .*`)
 
-// measureFailover runs TestFailover of conformance/replica, which has the load balancer and the load: two
+// measureFailover runs TestFailover of conformance/replicas, which has the load balancer and the load: two
 // replicas of a real cluster, as a replica group, in memory.
 func measureFailover(ctx context.Context) (f failover, err error) {
 	if f.kills, err = harness.EnvInt(killsVariable, failoverKills); err != nil {
 		return f, err
 	}
 	f.reduced = os.Getenv(killsVariable) != ""
-	cmd := exec.CommandContext(ctx, "go", "test", "github.com/watershed-project/watershed/conformance/replica", "-vet=off",
+	cmd := exec.CommandContext(ctx, "go", "test", "github.com/watershed-project/watershed/conformance/replicas", "-vet=off",
 		"-count=1", "-timeout=30m", "-v", "-run=^TestFailover$/^memory$", "-failover.group", "-failover.restarts=0",
 		"-failover.kills="+strconv.Itoa(f.kills), "-failover.watches="+strconv.Itoa(failoverWatches),
 		"-failover.rate="+strconv.Itoa(failoverRate), "-failover.ready="+failoverReady)
