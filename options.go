@@ -101,6 +101,7 @@ func (o *Options[T]) withDefaults() Options[T] {
 func (o *Options[T]) engine(c codec[T]) engine.Options {
 	return engine.Options{
 		Transform: engine.Chain(o.Drop, o.TransformBytes, c.transform(o.Transform)),
+		Drops:     o.TransformBytes == nil && o.Transform == nil,
 		Packed:    o.Memory == Packed,
 		Packing:   o.Packing.of(),
 		Values:    c.values,

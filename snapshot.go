@@ -117,6 +117,15 @@ func (s Snapshot[T]) Candidates(
 	return nil, false
 }
 
+// Having yields the objects with one of some values of an attribute, in key order, if they are few:
+// see [store.Snapshot.Having]. The attributes are labels. It is for packages of this module, which
+// find objects by facets with it.
+func (s Snapshot[T]) Having(
+	attribute string, values []string, prefix, after string,
+) (objects iter.Seq2[string, *wire.Object], few bool) {
+	return s.state.Having(attribute, values, prefix, after)
+}
+
 // After yields the objects after a key in key order. It continues a walk of this or an
 // earlier snapshot.
 func (s Snapshot[T]) After(key string) iter.Seq2[string, T] {

@@ -28,6 +28,11 @@ type Stats struct {
 	ObjectBytes int64
 	// KeyBytes is the size of the tree of keys, IndexBytes that of the indexes.
 	KeyBytes, IndexBytes int64
+	// FacetBytes is the size of the facets, without the values that objects share, and
+	// UnknownFacets the number of objects that have unknown ones. Only programs of a fleet that
+	// ask for facets have them.
+	FacetBytes    int64
+	UnknownFacets int
 	// LogBytes is the memory that the window of changes for readers keeps from being
 	// freed.
 	LogBytes int64
@@ -53,7 +58,7 @@ type ValueStats struct {
 
 // Bytes returns the sum of all sizes.
 func (s Stats) Bytes() int64 {
-	return s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.LogBytes + s.DictionaryBytes + s.DecodedBytes
+	return s.ObjectBytes + s.KeyBytes + s.IndexBytes + s.FacetBytes + s.LogBytes + s.DictionaryBytes + s.DecodedBytes
 }
 
 // statsOf returns the memory use of an engine's current life, in about 200 ns.
@@ -67,6 +72,8 @@ func statsOf(e *engine.Engine) Stats {
 	s.ObjectBytes, s.Packed = l.Held()
 	keys, indexes := snap.Size()
 	s.KeyBytes, s.IndexBytes = int64(keys), int64(indexes)
+	facets, unknown := l.FacetStats()
+	s.FacetBytes, s.UnknownFacets = facets, int(unknown)
 	v := e.Values().Stats()
 	s.DecodedBytes = v.RecentBytes + v.KeptBytes
 	s.Values = ValueStats{Kept: v.Kept, KeptBytes: v.KeptBytes, Hits: v.Hits, Decodes: v.Decodes, Lifetime: v.Lifetime}

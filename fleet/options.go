@@ -24,6 +24,7 @@ import (
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/internal/admission"
+	"github.com/watershed-project/watershed/internal/facets"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/reflector"
@@ -58,6 +59,13 @@ type Options struct {
 	Drop wire.Fields
 	// Transform is called once for every state of every object before it is stored.
 	Transform func(*wire.Object) (*wire.Object, error)
+	// Facets lists values to keep outside the packed bytes of objects, for queries: "default", and
+	// RESOURCE:PATH for others, such as "certificates.cert-manager.io:.status.notAfter". The
+	// default ones are those of every kind (UID, age, owners, managers and their API versions), of
+	// pods (images, addresses, restarts, requests, limits, node, phase), and the printer columns
+	// and selectableFields of other kinds that are plain fields. They cost about 145 bytes for a
+	// pod. A path into the content of Secrets is an error. Default: none.
+	Facets []string
 	// Disk, if it is not nil, has the files in which the fleet keeps its objects. After a
 	// restart they can be read at once, and are listed only if the server does not have the
 	// changes since: see [watershed.Options.Disk]. Secrets are kept only if the directory has
@@ -211,7 +219,12 @@ func newSettings(opts *Options) (*settings, error) {
 		memory = watershed.Packed
 		packing = watershed.NewPacking(&watershed.PackingOptions{Settling: s.Settling, Busy: s.gate.IsBusy})
 	}
+	plans, err := facets.NewCatalog(s.Facets)
+	if err != nil {
+		return nil, err
+	}
 	s.mirrors = mirror.Settings{
+		Facets: plans,
 		Informer: watershed.SourceOptions[*wire.Object]{
 			Memory: memory, Packing: packing, Drop: s.Drop, TransformBytes: s.Transform, Report: s.Report,
 			Reflector: s.Reflector, Logger: s.Logger,

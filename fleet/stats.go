@@ -24,6 +24,10 @@ type Stats struct {
 	Windows map[schema.GroupResource]int64
 	// DecodedBytes is the approximate size of recently decoded values.
 	DecodedBytes int64
+	// FacetValues is the number of values that the facets of many objects share and that are found
+	// again, and FacetValueBytes about what they take. See [Options.Facets].
+	FacetValues     int
+	FacetValueBytes int64
 	// Lists is how many lists run in the whole fleet, and Waiting how many wait.
 	Lists, Waiting int
 	// Undecodable counts states of objects that could not be decoded, of those that a reader
@@ -89,6 +93,8 @@ func (f *Fleet) Stats() Stats {
 		s.Windows[c.Resource()] = c.Log().Stats().Bytes
 	}
 	s.DecodedBytes = f.values.Stats().RecentBytes
+	shared := f.settings.mirrors.Facets.Interned()
+	s.FacetValues, s.FacetValueBytes = shared.Values+shared.Tuples, shared.Bytes
 	s.Lists, s.Waiting = f.settings.gate.Stats()
 	return s
 }

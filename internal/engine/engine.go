@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/watershed-project/watershed/internal/facets"
 	"github.com/watershed-project/watershed/internal/valuecache"
 	"github.com/watershed-project/watershed/reflector"
 	"github.com/watershed-project/watershed/wire"
@@ -20,8 +21,10 @@ import (
 type Options struct {
 	// Cluster and Resource identify the engine in reports. They may be empty.
 	Cluster, Resource string
-	// Transform returns the state to store for a received state: see [Chain]. It may be nil.
+	// Transform returns the state to store for a received state: see [Chain]. It may be nil. Drops
+	// means that it drops metadata and does nothing else.
 	Transform Transform
+	Drops     bool
 	// Packed means that objects are packed. Packing is shared with other engines; if it is nil,
 	// each life has its own.
 	Packed  bool
@@ -47,6 +50,9 @@ type Options struct {
 type Hooks struct {
 	// Stored has the files. It is nil if objects are not stored.
 	Stored *Stored
+	// Facets returns the plan for the facets of the objects, when a run begins, which waits for it. If
+	// it is nil or returns nil, objects have no facets.
+	Facets func(ctx context.Context) *facets.Plan
 	// Counters counts the work, together with that of other engines. If it is nil, the engine
 	// has its own.
 	Counters *Counters

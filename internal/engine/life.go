@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershed-project/watershed/delta"
 	"github.com/watershed-project/watershed/fanout"
+	"github.com/watershed-project/watershed/internal/facets"
 	"github.com/watershed-project/watershed/internal/objectpack"
 	"github.com/watershed-project/watershed/internal/timer"
 	"github.com/watershed-project/watershed/reflector"
@@ -36,6 +37,7 @@ type Life struct {
 	reflector *reflector.Reflector[*wire.Object]
 	packing   *packing // nil if objects are not packed
 	held      holdings
+	facets    facetsOf
 	counters  *Counters
 	batch     func(BatchStats) // may be nil
 	tap       func(*Snapshot, []Change, bool)
@@ -66,7 +68,11 @@ type Life struct {
 
 func newLife(source reflector.Source[*wire.Object], opts Options) *Life {
 	l := &Life{stopped: make(chan struct{})}
-	l.initTimeline(opts.Window)
+	attribute := (*wire.Object).Label
+	if opts.Facets != nil {
+		attribute = facets.Attribute
+	}
+	l.initTimeline(opts.Window, attribute)
 	l.initReaders(&l.timeline)
 	waiting := 0 // the queue's default
 	if opts.Packed {
@@ -75,13 +81,19 @@ func newLife(source reflector.Source[*wire.Object], opts Options) *Life {
 	l.tap, l.counters, l.batch = opts.Tap, opts.Counters, opts.Batch
 	l.files.stored, l.files.logger = opts.Stored, opts.Reflector.Logger
 	transform := guarded(opts.Transform)
+	l.facets.transformed = transform != nil
 	if opts.Stored != nil {
 		transform = l.files.writers.noting(transform)
+	}
+	same := objectpack.Unify
+	if opts.Facets != nil {
+		l.facets.plan, l.facets.store = opts.Facets, l.store
+		transform, same = l.facets.around(transform, opts.Drops), l.facets.unified
 	}
 	l.queue = delta.New((*wire.Object).Key, &delta.Options[*wire.Object]{
 		Known:     l.store,
 		Transform: transform,
-		Same:      objectpack.Unify,
+		Same:      same,
 		Version:   (*wire.Object).Version,
 		Capacity:  waiting,
 		Size:      (*wire.Object).Size,
@@ -171,6 +183,7 @@ func (l *Life) run(ctx context.Context, ended func()) error {
 	if l.packing != nil {
 		l.packing.shared.users.Add(1)
 	}
+	l.facets.begin(ctx)
 	l.begin(ctx)
 	l.maintain()
 	l.restore(ctx)
@@ -307,6 +320,7 @@ func (l *Life) restore(ctx context.Context) {
 	if s == nil {
 		return
 	}
+	l.facets.attach(s.Objects)
 	deltas := make(delta.Deltas[*wire.Object], 0, len(s.Objects)+1)
 	for _, o := range s.Objects {
 		deltas = append(deltas, delta.Delta[*wire.Object]{Type: delta.Replaced, Key: o.Key(), Object: o})
@@ -447,6 +461,7 @@ func (l *Life) storeLocked(deltas delta.Deltas[*wire.Object]) []Change {
 	apply := func() []Change {
 		changes := l.store.Apply(deltas)
 		l.held.apply(changes)
+		l.facets.apply(changes)
 		dropValues(changes)
 		return changes
 	}

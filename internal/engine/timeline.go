@@ -49,11 +49,12 @@ type timeline struct {
 	marking bool
 }
 
-// initTimeline sets up an empty timeline. window is [Options.Window].
-func (t *timeline) initTimeline(window int64) {
+// initTimeline sets up an empty timeline. window is [Options.Window], and attribute returns the
+// attributes of objects that have columns.
+func (t *timeline) initTimeline(window int64, attribute func(*wire.Object, string) (string, bool)) {
 	t.marks.Store(new([]*Snapshot))
 	t.store = store.New((*wire.Object).Key, &store.Options[*wire.Object]{
-		Same: wire.Same, Older: older, Attribute: (*wire.Object).Label,
+		Same: wire.Same, Older: older, Attribute: attribute,
 	})
 	if window <= 0 {
 		window = 64 << 20

@@ -65,6 +65,19 @@ func (p *Plan) Attach(o, before *wire.Object) {
 	p.finish(x, o, recordOf(before))
 }
 
+// Restore is Attach for an object that was stored in a file. Transformed means that managed fields
+// may have been removed before: if the object has none, their facets are unknown.
+func (p *Plan) Restore(o *wire.Object, transformed bool) {
+	x := p.begin()
+	x.read(o, &p.all)
+	for i := range p.facets {
+		if s := &x.slots[i]; transformed && len(s.values) == 0 && isManaged(p.facets[i].steps) {
+			s.unknown = true
+		}
+	}
+	p.finish(x, o, nil)
+}
+
 // recordOf is Of for an object that may be nil.
 func recordOf(o *wire.Object) *Record {
 	if o == nil {
@@ -113,6 +126,8 @@ func (x *extraction) read(o *wire.Object, t *tree) {
 		if s.Bad {
 			x.lose(t.json)
 		}
+	} else if o.Kind().New == nil {
+		x.lose(t.json)
 	} else {
 		root, missing := t.of(func() reflect.Type { return reflect.TypeOf(o.Kind().New()).Elem() })
 		for _, i := range missing {

@@ -96,7 +96,7 @@ var rules = map[string]rule{
 	"internal/undecodable": {own: []string{"delta", "wire"}},
 	"internal/engine": {own: []string{
 		"delta", "store", "fanout", "reflector", "wire", "kube",
-		"internal/catchup", "internal/histogram", "internal/objectpack", "internal/storage",
+		"internal/catchup", "internal/facets", "internal/histogram", "internal/objectpack", "internal/storage",
 		"internal/storage/reader", "internal/timer", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/"}},
 	".": {own: []string{
@@ -140,7 +140,7 @@ var rules = map[string]rule{
 	"fleet/internal/laststate": {own: []string{"kube", "internal/storage", "fleet/internal/health"}},
 	"fleet/internal/mirror": {own: []string{
 		"store", "fanout", "wire", "kube", "internal/storage", "internal/engine", ".", "internal/timer",
-		"internal/history",
+		"internal/facets", "internal/history",
 		"internal/admission", "fleet/internal/collection", "fleet/internal/health", "fleet/internal/quota",
 		"fleet/internal/selection", "fleet/internal/upstream", "fleet/internal/verify", "internal/objectpack",
 	}, others: []string{"k8s.io/apimachinery/"}},
@@ -150,7 +150,7 @@ var rules = map[string]rule{
 		"internal/history", "internal/admission", "fleet/internal/collection", "fleet/internal/health",
 		"fleet/internal/journal",
 		"fleet/internal/laststate", "fleet/internal/mirror", "fleet/internal/quota", "fleet/internal/selection",
-		"fleet/internal/upstream", "fleet/internal/verify", "internal/valuecache",
+		"fleet/internal/upstream", "fleet/internal/verify", "internal/facets", "internal/valuecache",
 	}, others: []string{"k8s.io/apimachinery/", "k8s.io/client-go/"}},
 	"fleet/directory": {own: []string{"reflector", "kube", ".", "fleet", "internal/timer"}, others: []string{
 		"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/",

@@ -13,6 +13,7 @@ import (
 	"github.com/watershed-project/watershed/fleet/internal/upstream"
 	"github.com/watershed-project/watershed/fleet/internal/verify"
 	"github.com/watershed-project/watershed/internal/engine"
+	"github.com/watershed-project/watershed/internal/facets"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
@@ -52,10 +53,12 @@ type Mirror struct {
 // tap receives each batch that an informer has applied, see [watershed.SourceOptions.Tap].
 type tap = func(s collection.State, changes []store.Change[*wire.Object], whole bool)
 
-// newMirror returns a mirror of a resource that passes its batches to a tap. The function unknownFields
-// is called with an object that has fields which its Go type does not have.
+// newMirror returns a mirror of a resource that passes its batches to a tap. The function plan returns
+// the plan for the facets of the objects, and may be nil. The function unknownFields is called with an
+// object that has fields which its Go type does not have.
 func newMirror(
-	to *upstream.Server, s *Settings, r kube.Resource, q kube.Query, unknownFields func(*wire.Object), t tap,
+	to *upstream.Server, s *Settings, r kube.Resource, q kube.Query, plan func(context.Context) *facets.Plan,
+	unknownFields func(*wire.Object), t tap,
 ) (*Mirror, error) {
 	at := r.GroupResource()
 	var arrived func(version uint64)
@@ -70,7 +73,7 @@ func newMirror(
 	opts := s.Informer
 	opts.Cluster, opts.Name, opts.Tap = to.Name(), at.String(), t
 	opts.Window = 1 // the collection has its own window
-	opts.Hooks = engine.Hooks{Counters: to.Counters, Stored: s.storedIn(to, r, x)}
+	opts.Hooks = engine.Hooks{Counters: to.Counters, Stored: s.storedIn(to, r, x), Facets: plan}
 	opts.Reflector.Logger = slog.New(Lowered(opts.Logger.Handler(), to.Disturb))
 	opts.Reflector.Turn = src.Wait
 	opts.Reflector.Reopen = true

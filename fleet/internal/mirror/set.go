@@ -204,7 +204,7 @@ func (s *Set) Memory() int64 {
 	sum := int64(0)
 	for _, x := range s.mirrors {
 		is := x.Informer.Stats()
-		sum += is.ObjectBytes + is.KeyBytes + is.IndexBytes + is.LogBytes
+		sum += is.ObjectBytes + is.KeyBytes + is.IndexBytes + is.FacetBytes + is.LogBytes
 	}
 	return sum
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/watershed-project/watershed"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
 	"github.com/watershed-project/watershed/internal/admission"
+	"github.com/watershed-project/watershed/internal/facets"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/internal/storage"
 	"github.com/watershed-project/watershed/store"
@@ -23,6 +24,8 @@ type Settings struct {
 	// TransformName names the TransformBytes of Informer, with its version. Without it, objects with
 	// one are not stored.
 	TransformName string
+	// Facets has the plans for the facets of objects, nil if they have none.
+	Facets *facets.Catalog
 	// Trace follows changes, nil if nothing does.
 	Trace Trace
 	// Disk has the files, nil if nothing is stored. DiskReader reads the past of the feeds, and Loads

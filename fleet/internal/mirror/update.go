@@ -17,6 +17,7 @@ import (
 	"github.com/watershed-project/watershed/fleet/internal/health"
 	"github.com/watershed-project/watershed/fleet/internal/quota"
 	"github.com/watershed-project/watershed/fleet/internal/selection"
+	"github.com/watershed-project/watershed/internal/facets"
 	"github.com/watershed-project/watershed/internal/history"
 	"github.com/watershed-project/watershed/kube"
 	"github.com/watershed-project/watershed/store"
@@ -153,7 +154,11 @@ func (s *Set) newMirrorLocked(scope selection.Scope, r kube.Resource, selected b
 			stored(s.settings.Trace, x, changes)
 		}
 	}
-	x, err = newMirror(s.server, s.settings, r, query, unknownFields, applied)
+	var plan func(context.Context) *facets.Plan
+	if selected {
+		plan = s.plan(r)
+	}
+	x, err = newMirror(s.server, s.settings, r, query, plan, unknownFields, applied)
 	if err != nil || !selected {
 		return x, err
 	}
