@@ -33,7 +33,7 @@ const maxInterned = 1 << 14
 // whatever the objects have, and nothing needs a reference count.
 type interner struct {
 	// recent has the tuples that were found last.
-	recent [own]atomic.Pointer[tuple]
+	recent [own]atomic.Pointer[recent]
 
 	// mu guards the fields below.
 	mu     sync.Mutex
@@ -82,15 +82,28 @@ func (g *generations[V]) len() int { return len(g.young) + len(g.old) }
 // is tried: in a list, objects that share values are neighbours.
 func (p *Plan) internTuple(x *extraction, g group, before *tuple) *tuple {
 	in := &p.intern
-	if before == nil || before.plan != p {
-		before = in.recent[g].Load()
-	}
-	if before != nil && before.is(x.encoded[g]) {
+	if before != nil && before.plan == p && before.is(x.encoded[g]) {
 		return before
 	}
+	last := in.recent[g].Load()
+	if last != nil && last.encoded == string(x.encoded[g]) {
+		return last.tuple
+	}
+	if before == nil || before.plan != p {
+		before = nil
+		if last != nil {
+			before = last.tuple
+		}
+	}
 	t := p.findTuple(x, g, before)
-	in.recent[g].Store(t)
+	in.recent[g].Store(&recent{string(x.encoded[g]), t})
 	return t
+}
+
+// recent is the tuple that was found last, and all of its values.
+type recent struct {
+	encoded string
+	tuple   *tuple
 }
 
 // findTuple is internTuple for values that are not all the same as before.
