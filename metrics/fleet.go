@@ -31,13 +31,18 @@ var (
 	resourcesSynced = Define(Gauge, "watershed_resources_synced",
 		"Mirrored resources of a cluster whose first list is complete.", "cluster")
 	clusterMemory = Define(Gauge, "watershed_cluster_memory_bytes",
-		"Memory of the copy of a cluster, by part: objects (with their keys and indexes) or history.",
+		"Memory of the copy of a cluster, by part: objects (with their keys, indexes and facets) or history.",
 		"cluster", "part")
 	resourceMemory = Define(Gauge, "watershed_resource_memory_bytes",
-		"Memory of a resource in all clusters, by part: objects (with their keys and indexes), history or window.",
+		"Memory of a resource in all clusters, by part: objects (with their keys and indexes), facets, history or "+
+			"window. There is no series for facets without --facets.",
 		"resource", "part")
+	unknownFacets = Define(Gauge, "watershed_resource_unknown_facets",
+		"Objects of a resource in all clusters of which a facet is unknown. There is no series without --facets.",
+		"resource")
 	sharedMemory = Define(Gauge, "watershed_shared_memory_bytes",
-		"Memory that all clusters share, by part: dictionaries, or decoded for recently decoded objects.", "part")
+		"Memory that all clusters share, by part: dictionaries, decoded for recently decoded objects, or facets for "+
+			"values of facets that objects share.", "part")
 	relists = Define(Counter, "watershed_relists_total",
 		"Complete lists of resources that were read, by cause: begun (the first list), expired, went_back, "+
 			"not_found, lost_deletion, incomplete, watch_failed or requested. There is no series for a cause that "+
@@ -86,7 +91,7 @@ var (
 
 var fleetMetrics = []*Definition{
 	objects, clusterState, staleness, resourceStale, problems, resources, resourcesSynced, clusterMemory,
-	resourceMemory, sharedMemory, relists, eventsTotal, eventDelay,
+	resourceMemory, unknownFacets, sharedMemory, relists, eventsTotal, eventDelay,
 	failures, dropped, restores, queued, limitRefusals, upstreamRequests, upstreamFailed, upstreamBytes, verifications,
 	divergences, repairs, diverged, undecodable, listsRunning, listsWaiting,
 }
@@ -126,20 +131,29 @@ func (c *FleetCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, sum := range totals {
 		sink.Put(resourceMemory, float64(sum.objects), sum.name, "objects")
+		if sum.facets > 0 {
+			sink.Put(resourceMemory, float64(sum.facets), sum.name, "facets")
+			sink.Put(unknownFacets, float64(sum.unknown), sum.name)
+		}
 		sink.Put(resourceMemory, float64(sum.history), sum.name, "history")
 		sink.Put(resourceMemory, float64(sum.window), sum.name, "window")
 	}
 	sink.Put(sharedMemory, float64(dictionaries), "dictionaries")
 	sink.Put(sharedMemory, float64(s.DecodedBytes), "decoded")
+	if s.FacetValues > 0 {
+		sink.Put(sharedMemory, float64(s.FacetValueBytes), "facets")
+	}
 	sink.Count(undecodable, s.Undecodable)
 	sink.Put(listsRunning, float64(s.Lists))
 	sink.Put(listsWaiting, float64(s.Waiting))
 }
 
-// resourceTotal is a resource in all clusters: its name and its memory.
+// resourceTotal is a resource in all clusters: its name, its memory, and the number of objects of
+// which a facet is unknown.
 type resourceTotal struct {
-	name                     string
-	objects, history, window int64
+	name                             string
+	objects, facets, history, window int64
+	unknown                          int
 }
 
 // resourceTotals are the resources of a scrape.
@@ -153,6 +167,8 @@ func (t resourceTotals) add(r *fleet.ResourceStats) *resourceTotal {
 		t[r.Resource] = sum
 	}
 	sum.objects += objectBytes(r)
+	sum.facets += r.Memory.FacetBytes
+	sum.unknown += r.Memory.UnknownFacets
 	sum.history += r.HistoryBytes
 	return sum
 }
@@ -177,7 +193,7 @@ func (s Sink) member(m *fleet.MemberStats, totals resourceTotals, now time.Time)
 		r := &m.Resources[i]
 		name := totals.add(r).name
 		s.Put(objects, float64(r.Objects), m.Name, name)
-		bytes += objectBytes(r)
+		bytes += objectBytes(r) + r.Memory.FacetBytes
 		history += r.HistoryBytes
 		if !r.StaleSince.IsZero() {
 			s.Put(resourceStale, Age(now, r.StaleSince), m.Name, name, string(r.Cause))

@@ -34,7 +34,9 @@ func startFleet(t *testing.T, opts *simulated.Options) (*fleet.Fleet, *directory
 	}
 	d, err := directory.NewStatic(entries...)
 	expect.NoError(t, err)
-	f, err := fleet.New(d, &fleet.Options{History: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	f, err := fleet.New(d, &fleet.Options{
+		History: 1 << 20, Facets: []string{"default"}, Logger: slog.New(slog.DiscardHandler),
+	})
 	expect.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -73,6 +75,10 @@ func TestFleetCollector(t *testing.T) {
 	expect.Equal(t, value("watershed_cluster_memory_bytes", "cluster", first, "part", "objects") > 40*300, true)
 	expect.Equal(t, value("watershed_resource_memory_bytes", "resource", "pods", "part", "objects") > clusters*40*300,
 		true)
+	expect.Equal(t, value("watershed_resource_memory_bytes", "resource", "pods", "part", "facets") > clusters*40*80,
+		true)
+	expect.Equal(t, value("watershed_resource_unknown_facets", "resource", "pods"), 0)
+	expect.Equal(t, value("watershed_shared_memory_bytes", "part", "facets") > 0, true)
 	// A touch is an event.
 	s.Cluster(0).Touch(7)
 	expect.Soon(t, "counted", func() bool {

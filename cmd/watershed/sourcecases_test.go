@@ -138,6 +138,11 @@ func (w *keyClusters) mirror() map[string]keyCase {
 			with: w.one(), to: namespace, observe: scope, want: [2]string{"", "namespace " + namespace},
 		},
 		"mirror.selector": {with: w.one(), to: "a=b", observe: scope, want: [2]string{"", "label selector a=b"}},
+		"mirror.facets": {with: w.one(), to: []string{"default"}, want: [2]string{"false", "true"},
+			observe: func(c *configured) string {
+				_, body := c.get("/metrics", c.owner())
+				return fmt.Sprint(strings.Contains(body, `part="facets"`))
+			}},
 		"mirror.dropManagedFields": {with: w.one(), from: false, to: true, want: [2]string{"true", "false"},
 			observe: func(c *configured) string {
 				_, body := c.get("/clusters/eu/api/v1/pods?limit=1", c.owner())

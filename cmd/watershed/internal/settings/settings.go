@@ -53,6 +53,7 @@ type Settings struct {
 	expendable        []string
 	Scope             fleet.Scope
 	dropManagedFields bool
+	facets            []string
 	PassThrough       bool
 	history           int64 // MiB
 	maxObjects        int   // of one cluster
@@ -104,6 +105,9 @@ func (o *Settings) declare(keys *config.Set) {
 	logs.String(&o.pprof, "pprof", "pprof", "", "a loopback `address` that serves Go's profiles (default none)")
 }
 
+// facetsOff is the default of --facets.
+const facetsOff = "none"
+
 // declareMirror declares what of the clusters is mirrored.
 func (o *Settings) declareMirror(in config.Section) {
 	in.Strings(&o.Resources, "mirror.resources", "resources", DefaultResources(),
@@ -120,6 +124,9 @@ func (o *Settings) declareMirror(in config.Section) {
 		"mirror only objects that a label `selector` matches").Short("l")
 	in.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false,
 		"do not keep metadata.managedFields: responses do not have it")
+	in.Strings(&o.facets, "mirror.facets", "facets", []string{facetsOff},
+		"`values` of objects to keep outside their packed bytes, for queries: none, or default, and RESOURCE:PATH for "+
+			"others, such as certificates.cert-manager.io:.status.notAfter")
 	in.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource "+
 		"with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
 		AtLeast(0, "use 0 for never")
@@ -204,6 +211,7 @@ func (o *Settings) validate() error {
 	}{
 		{"resources", fleet.Options{Resources: o.Resources}}, {"except", fleet.Options{Except: o.Except}},
 		{"expendable", fleet.Options{Except: o.expendable}},
+		{"facets", fleet.Options{Facets: o.facets}},
 		{"namespace", fleet.Options{Scope: fleet.Scope{Namespace: o.Scope.Namespace}}},
 		{"selector", fleet.Options{Scope: fleet.Scope{LabelSelector: o.Scope.LabelSelector}}},
 	} {
@@ -229,7 +237,8 @@ func (o *Settings) Labels() map[string]map[string]string {
 // FleetOptions returns the options of the fleet.
 func (o *Settings) FleetOptions(logger *slog.Logger) *fleet.Options {
 	opts := &fleet.Options{Resources: o.Access.Mirrored(o.Resources), Except: o.Except, Expendable: o.expendable,
-		Scope: o.Scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Logger: logger}
+		Scope: o.Scope, History: o.history << 20, VerifyEvery: o.verifyEvery, Facets: o.facets,
+		Logger: logger}
 	opts.Limits.Objects, opts.Limits.Bytes = o.maxObjects, o.maxMemory<<20
 	if o.dropManagedFields {
 		opts.Drop = wire.ManagedFields
