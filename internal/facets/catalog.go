@@ -56,11 +56,11 @@ func NewCatalog(list []string) (*Catalog, error) {
 	}
 	c := &Catalog{paths: map[schema.GroupResource][]declared{}, plans: map[planKey]*Plan{}}
 	for _, item := range list {
-		switch {
-		case item == Defaults:
+		switch item {
+		case Defaults:
 			c.defaults = true
 			continue
-		case item == None:
+		case None:
 			return nil, errors.New("facets: none cannot be combined with others")
 		}
 		name, path, ok := strings.Cut(item, ":")
