@@ -24,8 +24,12 @@ type Options struct {
 	Values watershed.ValueOptions
 	// Drop lists metadata fields to discard from each object. Default: none.
 	Drop wire.Fields
-	// Scheme maps Go types to apiVersion and kind. It is used for types that are not in
-	// k8s.io/api if the example does not have them set. Default: client-go's scheme.
+	// Scheme maps Go types to apiVersion and kind. Custom types work without it, because
+	// objects are decoded into the type of the example. It is used for types that are not in
+	// k8s.io/api if the example does not have apiVersion and kind set: Disk needs the kind,
+	// KeepKind sets it in objects that came without, client-go's metrics (Name) have its
+	// resource, and logs and the Report have the kind instead of the Go type. Default:
+	// client-go's scheme.
 	Scheme *runtime.Scheme
 	// KeepKind keeps apiVersion and kind in typed objects. Default: they are empty, as
 	// with client-go, unless the ListerWatcher returned them. Unstructured objects and
