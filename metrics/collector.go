@@ -22,8 +22,9 @@ var (
 	packed  = Define(Gauge, "watershed_objects_packed",
 		"Objects that are kept packed (compressed).", "cluster", "resource")
 	memory = Define(Gauge, "watershed_memory_bytes",
-		"Memory of an informer, by part: objects, keys, indexes, log, dictionaries, or decoded for recently decoded "+
-			"objects.", "cluster", "resource", "part")
+		"Memory of an informer, by part: objects, keys, indexes, log, dictionaries (shared ones are divided equally "+
+			"among their informers, so a sum is right), or decoded for recently decoded objects.",
+		"cluster", "resource", "part")
 
 	informerStaleness = Define(Gauge, "watershed_informer_staleness_seconds",
 		"For how long the copy of an informer has not been current. 0 while it is current.", "cluster", "resource")
