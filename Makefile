@@ -176,9 +176,11 @@ ecosystem: ## k9s, Headlamp's server, kube-state-metrics, stern, popeye and kube
 dashboards: ## dashboard and alerts on a real Prometheus that scrapes the program under load; needs Debian's package prometheus
 	WATERSHED_PROMETHEUS=required go test -count=1 -v -run '^(TestPrometheus|TestAlertRules)$$' ./cmd/watershed
 
+SIZE ?= full
+
 .PHONY: operator
-operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods
-	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_FULL=1 go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
+operator: ## the example operator with either cache, beside 20,000 secrets and 30,000 pods, or a tenth of them with SIZE=tenth; needs make kube
+	cd examples/operator && WATERSHED_KUBE=required WATERSHED_OPERATOR_SIZE=$(SIZE) go test -timeout 30m -count=1 -v . | grep --line-buffered -v '^ *[IWE][0-9]'
 
 .PHONY: upstream
 upstream: ## controller-runtime's suites and client-go's informer tests with compat as the informer; needs make kube and the network

@@ -3,7 +3,8 @@
 
 // Command operator is a typical kubebuilder operator: a custom resource, a reconciler
 // that owns Deployments, a field index, and Secrets and Pods read cluster-wide from the
-// manager's cache. With -packed that cache is Watershed's; the difference is one line.
+// manager's cache. With -packed that cache is Watershed's, and with -direct as well it
+// takes bytes from the connection: one line each.
 // With -read-from the cache reads from another server than the operator writes to: a
 // replica that watershed serves.
 package main
@@ -58,9 +59,9 @@ func run(packed, direct bool, readFrom, metricsAddress, pprofAddress string) err
 	}
 	var caching cache.Options
 	if packed {
-		// This is the line. The report is for the metrics, and can be left out.
+		// This is the first line. The report is for the metrics: without them, the argument is nil.
 		report := &watershed.Report{}
-		caching.NewInformer = compat.NewInformer(&compat.Options{Scheme: scheme, Report: report})
+		caching.NewInformer = compat.NewInformer(&compat.Options{Report: report})
 		crmetrics.Registry.MustRegister(metrics.NewCollector(report))
 	}
 	reads, newCache := cfg, cache.New
@@ -71,7 +72,7 @@ func run(packed, direct bool, readFrom, metricsAddress, pprofAddress string) err
 		newCache = readsFrom(reads)
 	}
 	if direct {
-		reads.Wrap(compat.Tap)
+		reads.Wrap(compat.Tap) // the second line
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:           scheme,

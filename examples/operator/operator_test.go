@@ -4,11 +4,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,9 +32,16 @@ import (
 	"github.com/watershed-project/watershed/internal/kubetest"
 )
 
-// fullVariable makes the test as large as in docs/performance: 20,000 secrets and
-// 30,000 pods instead of a tenth, and time to settle.
-const fullVariable = "WATERSHED_OPERATOR_FULL"
+// sizeVariable is the size of the test: "full", as in docs/performance, with 20,000 secrets,
+// 30,000 pods and time to settle, or "tenth", which is the default.
+const sizeVariable = "WATERSHED_OPERATOR_SIZE"
+
+// The caches have the names of docs/performance.
+const (
+	stockCache  = "controller-runtime's own"
+	packedCache = "compat.NewInformer"
+	tappedCache = "compat.NewInformer and compat.Tap"
+)
 
 const sites = 100
 
@@ -47,7 +56,7 @@ type operatorCluster struct {
 	settle time.Duration
 }
 
-// TestOperator runs the operator with client-go's cache and with Watershed's, on the
+// TestOperator runs the operator with controller-runtime's cache and with Watershed's, on the
 // same cluster through the same events, and compares the results and the resources
 // used.
 func TestOperator(t *testing.T) {
@@ -59,17 +68,17 @@ func TestOperator(t *testing.T) {
 	var stock outcome
 	var table strings.Builder
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "cache\tlive heap MB\tRSS MB\tCPU s\treconciles\t")
+	fmt.Fprintln(out, "cache\tlive heap, MB\tRSS, MB\tCPU, s\treconciles\t")
 	for n, subject := range []struct {
 		name string
 		args []string
 	}{
-		{"client-go", nil},
-		{"watershed", []string{"-packed"}},
-		{"watershed, bytes", []string{"-packed", "-direct"}},
+		{stockCache, nil},
+		{packedCache, []string{"-packed"}},
+		{tappedCache, []string{"-packed", "-direct"}},
 	} {
 		w.reset()
-		got := w.run(program, subject.args...)
+		got := w.run(subject.name, program, subject.args...)
 		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.1f\t%.0f\t\n", subject.name, got.heap/1e6, got.rss/1e6, got.cpu,
 			got.reconciles)
 		if n == 0 {
@@ -77,15 +86,17 @@ func TestOperator(t *testing.T) {
 			continue
 		}
 		if got.state != stock.state {
-			t.Errorf("%s: the final state is not that of client-go:\n%s", subject.name,
-				firstDifference(stock.state, got.state))
+			t.Errorf("%s: the final state is not that with %s:\n%s", subject.name,
+				stockCache, firstDifference(stock.state, got.state))
 		}
 		// How many events one reconcile handles depends on timing.
 		if got.reconciles < sites || got.reconciles > 2*stock.reconciles || stock.reconciles > 2*got.reconciles {
-			t.Errorf("%s: %.0f reconciles, client-go %.0f", subject.name, got.reconciles, stock.reconciles)
+			t.Errorf("%s: %.0f reconciles, %s %.0f", subject.name, got.reconciles, stockCache,
+				stock.reconciles)
 		}
 		if got.heap > stock.heap*0.7 {
-			t.Errorf("%s: live heap of %.0f MB, client-go %.0f MB", subject.name, got.heap/1e6, stock.heap/1e6)
+			t.Errorf("%s: live heap of %.0f MB, %s %.0f MB", subject.name, got.heap/1e6, stockCache,
+				stock.heap/1e6)
 		}
 	}
 	if err := out.Flush(); err != nil {
@@ -97,8 +108,12 @@ func TestOperator(t *testing.T) {
 func newOperatorCluster(t *testing.T) *operatorCluster {
 	pods, secrets := 3_000, 2_000
 	w := &operatorCluster{T: t, load: kubetest.Workload{Seed: 1}}
-	if os.Getenv(fullVariable) != "" {
+	switch size := os.Getenv(sizeVariable); size {
+	case "", "tenth":
+	case "full":
 		pods, secrets, w.settle = 30_000, 20_000, 100*time.Second
+	default:
+		t.Fatalf("%s is %q, want full or tenth", sizeVariable, size)
 	}
 	ctrl.SetLogger(logr.Discard()) // the operators have their own
 	w.cluster = kubetest.Start(t, &kubetest.Options{Name: "operator"})
@@ -173,9 +188,9 @@ type outcome struct {
 }
 
 // run starts an operator, makes it work, measures it and stops it.
-func (w *operatorCluster) run(program string, args ...string) outcome {
+func (w *operatorCluster) run(cache, program string, args ...string) outcome {
 	w.Helper()
-	p := start(w.T, program, w.cluster.Kubeconfig(), args...)
+	p := start(w.T, cache, program, w.cluster.Kubeconfig(), args...)
 	defer p.stop()
 	w.wait(p, "the first reconcile", w.reconciled)
 
@@ -201,15 +216,39 @@ func (w *operatorCluster) run(program string, args ...string) outcome {
 	p.profile()
 	m := p.metrics()
 	got.heap, got.rss = m["go_memstats_heap_alloc_bytes"], m["process_resident_memory_bytes"]
-	for name, value := range m {
-		if strings.HasPrefix(name, "controller_runtime_reconcile_total{") {
-			got.reconciles += value
-		}
-		if strings.HasPrefix(name, "watershed_memory_bytes{") || strings.HasPrefix(name, "watershed_objects_packed{") {
-			w.Logf("%s %.0f", name, value)
-		}
+	got.reconciles = sum(m, "controller_runtime_reconcile_total", "")
+	if args != nil {
+		w.Logf("%s: %.0f of %.0f objects are packed; MB of the informers: %s", cache,
+			sum(m, "watershed_objects_packed", ""), sum(m, "watershed_objects", ""), megabytes(m))
 	}
 	return got
+}
+
+// megabytes returns the memory of each informer of Watershed, the largest first.
+func megabytes(m map[string]float64) string {
+	sizes := map[string]float64{}
+	for name := range m {
+		if _, rest, ok := strings.Cut(name, "watershed_memory_bytes{"); ok {
+			_, rest, _ = strings.Cut(rest, `resource="`)
+			resource, _, _ := strings.Cut(rest, `"`)
+			sizes[resource] = sum(m, "watershed_memory_bytes", `resource="`+resource+`"`)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(sizes), func(a, b string) int { return cmp.Compare(sizes[b], sizes[a]) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %.1f", name, sizes[name]/1e6)
+	}
+	return strings.Join(names, ", ")
+}
+
+// sum returns the sum of a metric's series that have a label, or of all if it is empty.
+func sum(m map[string]float64, metric, label string) (total float64) {
+	for name, value := range m {
+		if strings.HasPrefix(name, metric+"{") && strings.Contains(name, label) {
+			total += value
+		}
+	}
+	return total
 }
 
 func (w *operatorCluster) wait(p *process, what string, done func() bool) {

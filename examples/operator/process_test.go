@@ -22,6 +22,8 @@ import (
 // process is a running operator.
 type process struct {
 	*testing.T
+	// cache is the name of the cache that the operator uses.
+	cache          string
 	cmd            *exec.Cmd
 	metricsAddress string
 	pprofAddress   string
@@ -30,9 +32,9 @@ type process struct {
 	log bytes.Buffer
 }
 
-func start(t *testing.T, program, kubeconfig string, args ...string) *process {
+func start(t *testing.T, cache, program, kubeconfig string, args ...string) *process {
 	t.Helper()
-	p := &process{T: t, metricsAddress: freeAddress(t), pprofAddress: freeAddress(t)}
+	p := &process{T: t, cache: cache, metricsAddress: freeAddress(t), pprofAddress: freeAddress(t)}
 	p.cmd = exec.Command(program, append([]string{
 		"-kubeconfig", kubeconfig, "-metrics", p.metricsAddress, "-pprof", p.pprofAddress,
 	}, args...)...)
@@ -67,15 +69,19 @@ func (p *process) stop() {
 	select {
 	case err := <-ended:
 		if err != nil {
-			p.Errorf("operator: %v\n%s", err, p.output())
+			p.Errorf("the operator with %s: %v\n%s", p.cache, err, p.output())
 		}
 	case <-time.After(time.Minute):
 		_ = p.cmd.Process.Signal(os.Kill)
 		<-ended
-		p.Errorf("operator did not end\n%s", p.output())
+		p.Errorf("the operator with %s did not end\n%s", p.cache, p.output())
 	}
-	if text := p.output(); strings.Contains(text, "level=ERROR") {
-		p.Logf("operator said\n%s", text)
+	text := p.output()
+	if strings.Contains(text, "the object has been modified") {
+		p.Errorf("the operator with %s reports a conflict as an error", p.cache)
+	}
+	if strings.Contains(text, "level=ERROR") {
+		p.Logf("the operator with %s logged\n%s", p.cache, text)
 	}
 }
 
@@ -122,14 +128,9 @@ func (p *process) metrics() map[string]float64 {
 
 // kept returns how many bytes of decoded objects Watershed keeps because they were read twice.
 // client-go's cache keeps none.
-func (p *process) kept() (bytes float64) {
+func (p *process) kept() float64 {
 	p.Helper()
-	for name, value := range p.metrics() {
-		if strings.HasPrefix(name, "watershed_values_kept_bytes{") {
-			bytes += value
-		}
-	}
-	return bytes
+	return sum(p.metrics(), "watershed_values_kept_bytes", "")
 }
 
 func freeAddress(t *testing.T) string {

@@ -9,9 +9,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,16 +63,28 @@ func (r *siteReconciler) sitesOf(ctx context.Context, secret client.Object) []re
 	return requests
 }
 
+// staleRetry is when a site is reconciled again whose objects in the cache were older than
+// those of the API server.
+const staleRetry = 100 * time.Millisecond
+
 // Reconcile implements [reconcile.Reconciler].
 func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	err := r.reconcile(ctx, req)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil // any cache is a moment behind: this is not an error
+	}
+	return ctrl.Result{}, err
+}
+
+func (r *siteReconciler) reconcile(ctx context.Context, req ctrl.Request) error {
 	var site Site
 	if err := r.client.Get(ctx, req.NamespacedName, &site); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	var secret corev1.Secret
 	if err := r.client.Get(ctx, types.NamespacedName{Namespace: site.Namespace, Name: site.Spec.Secret},
 		&secret); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // the creation of the secret triggers another reconcile
+		return client.IgnoreNotFound(err) // the creation of the secret triggers another reconcile
 	}
 	sum := checksum(&secret)
 
@@ -80,20 +94,20 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return controllerutil.SetControllerReference(&site, deployment, r.client.Scheme())
 	})
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("deployment of site %s: %w", req, err)
+		return fmt.Errorf("deployment of site %s: %w", req, err)
 	}
 
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(site.Namespace),
 		client.MatchingLabels{"app.kubernetes.io/name": site.Name}); err != nil {
-		return ctrl.Result{}, fmt.Errorf("pods of site %s: %w", req, err)
+		return fmt.Errorf("pods of site %s: %w", req, err)
 	}
 	status := SiteStatus{Checksum: sum, Pods: len(pods.Items)}
 	if site.Status == status {
-		return ctrl.Result{}, nil
+		return nil
 	}
 	site.Status = status
-	return ctrl.Result{}, r.client.Status().Update(ctx, &site)
+	return r.client.Status().Update(ctx, &site)
 }
 
 // describe sets the fields of a deployment that the site determines.
