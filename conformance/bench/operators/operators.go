@@ -2,8 +2,8 @@
 // Copyright The Watershed Authors
 
 // Package operators measures the reads of five operators, with controller-runtime's cache and
-// with ours. Model has the operators, objects what they read, process a process with one
-// operator and the server of its objects.
+// with ours. model.go describes the operators and their reads. objects.go makes the objects
+// that they read. process.go runs one operator in a process of its own, and serves the objects.
 package operators
 
 import (

@@ -2,18 +2,20 @@
 // Copyright The Watershed Authors
 
 // Package requestmetrics counts the requests to a server by their labels, measures how long they take,
-// and counts what the copy has saved each cluster. The labels are those of kube-apiserver's metrics.
-// The caller decides which names of resources become labels, because clients can make up any.
+// and counts, for each cluster, the requests that the copy answered instead of it. The labels are those
+// of kube-apiserver's metrics. The caller decides which names of resources become labels, because
+// clients can make up any.
 //
 // # Guarantees
 //
-// A count never decreases, and no request is lost: one whose labels do not fit is counted as a request
-// for [OtherResource].
+// Counts of requests never decrease; [Cluster.Watches] is the number of open watches. No request is
+// lost: one whose labels do not fit is counted as a request for [OtherResource].
 //
 // # What blocks
 //
-// Nothing waits. A request costs about 300 ns: a lock for reading, a search in a map, and four atomic
-// additions.
+// Nothing waits for a client or the network. A request with labels that are not counted yet takes the
+// lock for writing. Any other request costs about 300 ns: up to three read locks, three map lookups and
+// four atomic additions.
 //
 // # Bounds and ownership
 //

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package progress shows the first sync of a fleet in a terminal: a bar for each cluster, as
-// many as fit, and a line about all of them.
+// Package progress shows the first sync of a fleet in a terminal: a line for each cluster, or,
+// if not all fit, for as many as fit of those that are not done, and a line about all of them.
 package progress
 
 import (

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Lock reserves the folder for this server until release is called. If the process ends
-// first, even by a crash, the operating system releases the folder.
+// Lock reserves the directory for this server until release is called. If the process ends
+// first, even by a crash, the operating system releases the directory.
 func (s *Dir) Lock() (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(s.Path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -30,7 +30,7 @@ func (s *Dir) Owner() (string, error) {
 }
 
 // OpenOwner returns the token of the owner, and stores the result of newToken if there is none. The
-// caller has locked the folder.
+// caller has locked the directory.
 func (s *Dir) OpenOwner(newToken func() string) (string, error) {
 	token, err := s.Owner()
 	if err != nil {

@@ -2,7 +2,7 @@
 // Copyright The Watershed Authors
 
 // Package state is the state directory of watershed serve: the authority that clients trust, the token
-// of the owner, and what the running server tells other commands. A server locks the folder.
+// of the owner, and what the running server tells other commands. A running server locks the directory.
 package state
 
 import (
@@ -18,27 +18,27 @@ import (
 	"github.com/watershed-project/watershed/cmd/watershed/internal/statefile"
 )
 
-// Dir is the folder with what other runs need: the authority that clients trust, and
+// Dir is the directory with what other runs need: the authority that clients trust, and
 // the address of the running server. One server at a time uses it.
 type Dir struct {
 	// Path is "" for the default, until [Dir.Find] or [Dir.Open] sets it.
 	Path string
 }
 
-// Usage is the help text of the flag that names the folder.
+// Usage is the help text of the flag that names the directory.
 const Usage = "the `directory` with certificates and the address of the one server that uses it (default " +
 	"$XDG_STATE_HOME/watershed, else ~/.local/state/watershed)"
 
-// variable is the environment variable of the flag that names the folder.
+// variable is the environment variable of the flag that names the directory.
 const variable = "WATERSHED_STATE_DIR"
 
-// AddFlag adds the flag that names the folder.
+// AddFlag adds the flag that names the directory.
 func AddFlag(cmd *cobra.Command, s *Dir) {
 	cmd.Flags().StringVar(&s.Path, "state-dir", os.Getenv(variable), Usage)
 	cmd.Flags().Lookup("state-dir").DefValue = ""
 }
 
-// Open finds the folder, and creates it if necessary, for its owner only.
+// Open finds the directory, and creates it if necessary, for its owner only.
 func (s *Dir) Open() error {
 	if err := s.Find(); err != nil {
 		return err
@@ -102,7 +102,7 @@ type Configuration struct {
 }
 
 // Announce writes what other commands need to know about the server, or replaces it. The caller
-// has locked the folder, and calls withdraw before it releases the lock.
+// has locked the directory, and calls withdraw before it releases the lock.
 func (s *Dir) Announce(v Server) (withdraw func(), err error) {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -114,7 +114,7 @@ func (s *Dir) Announce(v Server) (withdraw func(), err error) {
 	return func() { _ = os.Remove(s.serverFile()) }, nil
 }
 
-// ErrNotServing means that no server uses the folder.
+// ErrNotServing means that no server uses the directory.
 var ErrNotServing = errors.New("no server is running on this machine: start one with watershed serve and the same " +
 	"--state-dir, or name a server elsewhere with --server or --context")
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package status formats the state of a server's clusters for people: a table, the problems
-// with what to do about each, and totals.
+// Package status formats the state of a server's clusters for people: a table, each problem
+// and what to do about it, the warnings, the replica group, and totals.
 package status
 
 import (

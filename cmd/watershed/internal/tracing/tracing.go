@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Watershed Authors
 
-// Package tracing sends OpenTelemetry traces of the program to a collector: of the requests
-// that it answers, of those that it sends to clusters, and of changes from their read at the
-// socket to their delivery.
+// Package tracing sends OpenTelemetry traces to a collector. It traces requests that the
+// program answers, requests that it sends to clusters, and changes, from the moment they are
+// read from a connection until they are delivered to watches.
 //
 // # Guarantees
 //
-// Only a sample is traced. A client cannot enlarge the sample, except callers of the groups
-// that kube-apiserver trusts, and those only up to [forcedRate] per second. No span has a
-// token, a header, a query or the content of an object.
+// Only a sample is traced. Only the owner and members of system:masters and
+// system:monitoring can force a trace, together at most 10 per second with bursts of 50. No
+// span has a token, a header, a query or the content of an object.
 //
 // # What blocks
 //
-// Nothing waits for the collector. Spans that it does not take in time are dropped and counted.
-// [Tracing.Close] waits for it for at most [closeTimeout].
+// Only [Tracing.Close] waits for the collector, for at most 5 s. Spans that the collector does
+// not accept in time are dropped and counted.
 //
 // # Bounds and ownership
 //
-// At most 2,048 spans wait for the collector, and at most [mostChanges] changes are followed at
-// once. Each takes about 2 KB.
+// At most 2,048 spans wait in the queue, and 512 more in the batch that is being sent. At most
+// 256 changes are followed at once. Each span or change takes about 2 KB. The times at which
+// watches were last read take up to 40 MB: 200,000 of 200 bytes.
 package tracing
 
 import (
