@@ -134,6 +134,7 @@ func TestKeys_thatNeedARestart(t *testing.T) {
 	changed["verifyEvery"] = "1h"
 	changed["storage.retention"] = "1h"
 	changed["tracing.endpoint"] = "http://127.0.0.1:1"
+	changed["mirror.facets"] = []string{"default"}
 	changed["group.listen"], changed["group.address"] = "127.0.0.1:1", "127.0.0.1:1"
 	c.change(changed)
 	line := `msg="some changes of the configuration have no effect yet: restart to apply them"`

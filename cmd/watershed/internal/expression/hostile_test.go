@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershed-project/watershed/internal/wiretest"
 )
 
 // big returns an object with a text of a megabyte and a list of 10,000 texts.
@@ -155,7 +157,8 @@ func bounded(t *testing.T, text string) {
 	if compiled+evaluated > longest {
 		t.Errorf("it took %v", compiled+evaluated)
 	}
-	if allocated > most {
+	// With the race detector, a sync.Pool forgets what it has, and each match allocates a machine.
+	if allocated > most && !wiretest.Race {
 		t.Errorf("it allocated %d MiB", allocated>>20)
 	}
 }
