@@ -4,6 +4,7 @@
 package simulated_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -66,7 +67,8 @@ type request struct {
 	accept string
 	token  string // instead of the subject's
 	gzip   bool
-	// begun receives a value when the response begins, unless it is nil. It must have room for that.
+	// begun receives a value when the response begins, unless it is nil; with initial events, when the first
+	// one arrives, because the state that the watch begins with is chosen by then. It must have room for that.
 	begun chan<- struct{}
 }
 
@@ -146,7 +148,11 @@ func (s *subject) answer(ctx context.Context, r request) (a answer, err error) {
 		return a, err
 	}
 	defer resp.Body.Close()
+	arriving := bufio.NewReader(resp.Body)
 	if r.begun != nil {
+		if strings.Contains(r.target, "sendInitialEvents") {
+			_, _ = arriving.Peek(1) // ReadAll returns its error
+		}
 		r.begun <- struct{}{}
 	}
 	a = answer{Code: resp.StatusCode, Header: map[string]string{}}
@@ -157,7 +163,7 @@ func (s *subject) answer(ctx context.Context, r request) (a answer, err error) {
 			a.Header[name] = strings.Join(v, "|")
 		}
 	}
-	body, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(arriving)
 	if err == nil && len(body) > 0 && resp.Header.Get("Content-Encoding") == "gzip" {
 		body, err = unzip(body)
 	}
