@@ -34,7 +34,7 @@ type Expression struct {
 	checked   *ast.AST
 	root      ast.Expr
 	program   cel.Program
-	// units are those of the operations that are not in loops.
+	// units is the work of the operations that are not in loops.
 	units uint64
 	// operations is how many operations there are, in loops too.
 	operations int

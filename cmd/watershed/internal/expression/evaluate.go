@@ -51,7 +51,7 @@ type Row struct {
 	object  *wire.Object
 	decoded ref.Val
 	err     error
-	// meter is that of the evaluation that runs.
+	// meter counts the work of the evaluation that runs.
 	meter meter
 }
 
@@ -126,9 +126,9 @@ const (
 	Failed
 )
 
-// And returns the outcome of a condition from those of its conjuncts: False if one is false, as in CEL,
-// otherwise Failed if one has failed. A planner can forget an object at the first conjunct that is not
-// true, but whether the object counts as failed is known only after the others.
+// And returns the outcome of a condition from the outcomes of its conjuncts: False if one conjunct is
+// false, as in CEL, otherwise Failed if one has failed. A planner can forget an object at the first
+// conjunct that is not true, but whether the object counts as failed is known only after the others.
 func And(outcomes ...Outcome) Outcome {
 	all := True
 	for _, o := range outcomes {
@@ -148,13 +148,13 @@ type Result struct {
 	// or map[string]any of such values. Types of Kubernetes, such as quantities, are strings. It is
 	// nil if Err is not.
 	Value any
-	// Err tells why there is no value.
+	// Err is the reason why Value is nil.
 	Err error
 	// Cost is the work of the evaluation, in units of [MaxCost].
 	Cost uint64
 }
 
-// Outcome returns the result as that of a condition.
+// Outcome returns the outcome of a condition that has this result.
 func (r Result) Outcome() Outcome {
 	switch value, ok := r.Value.(bool); {
 	case r.Err != nil || !ok:
@@ -165,8 +165,8 @@ func (r Result) Outcome() Outcome {
 	return False
 }
 
-// Evaluate evaluates the expression on an object. The error is that of the context, or that of the
-// object's bytes, which cannot be decoded. All other errors are in the result.
+// Evaluate evaluates the expression on an object. The error is the error of the
+// context, or says why the object's bytes cannot be decoded. All other errors are in the result.
 func (e *Expression) Evaluate(ctx context.Context, row *Row) (Result, error) {
 	result, err := e.evaluate(ctx, row)
 	if err == nil && row.err != nil {

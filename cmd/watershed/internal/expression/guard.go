@@ -78,7 +78,7 @@ type call struct {
 	name  string
 	args  []interpreter.InterpretableV2
 	apply func(args []ref.Val) ref.Val
-	// units returns the work, nil for that of [work].
+	// units returns the work of a call. If it is nil, [work] does.
 	units func(args []ref.Val) uint64
 }
 
@@ -122,8 +122,8 @@ var free = map[string]bool{
 	"type": true, "dyn": true, "first": true, "last": true,
 }
 
-// work returns the units of a call that are added to the one that each call has. A unit is ten bytes of
-// text that is read or made, or a hundred if that is only compared.
+// work returns the units of a call, without the one unit that each call has. A unit is ten bytes of text
+// that is read or made, or a hundred bytes that are only compared.
 func work(function string, args []ref.Val) uint64 {
 	switch function {
 	case operators.Equals, operators.NotEquals:

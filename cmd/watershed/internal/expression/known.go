@@ -54,8 +54,8 @@ func (k *Known) Uses() []int { return k.used }
 // Evaluate evaluates the expression. Values has the value of each path that was given to [Expression.From]
 // and that is used: nil, a bool, int64, float64, string, []any or map[string]any, as in a decoded
 // object, or [Missing]. For each Every in its path a value is in a []any with an element for each
-// element of the object's list, in the same order. The values are not modified. An error says that the
-// values contradict each other, or is that of the context; the object has to be decoded then.
+// element of the object's list, in the same order. The values are not modified. The error is the
+// error of the context, or says that the values contradict each other: then the object has to be decoded.
 func (k *Known) Evaluate(ctx context.Context, around *Surroundings, values []any) (Result, error) {
 	var object any = map[string]any{}
 	for _, i := range k.used {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// The functions, macros and overloads are those of Kubernetes 1.37 without the authorizer's.
+// Kubernetes 1.37 has the same functions, macros and overloads, and the functions of the authorizer.
 func TestLanguage_isThatOfKubernetes(t *testing.T) {
 	kubernetes, err := environment.MustBaseEnvSet(version.MajorMinor(1, 37)).Env(environment.NewExpressions)
 	if err != nil {

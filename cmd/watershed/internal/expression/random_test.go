@@ -47,7 +47,7 @@ func plainly(env *cel.Env, text string, variables map[string]any) (value any, ev
 
 // Random expressions have the result that cel-go has on the decoded object, whether the object is decoded
 // from JSON, from protobuf, or not at all because what the expression reads is known; and a condition has
-// the result that follows from those of its conjuncts.
+// the result that follows from the results of its conjuncts.
 func TestRandom_differential(t *testing.T) {
 	if *seed == 0 {
 		*seed = time.Now().UnixNano()

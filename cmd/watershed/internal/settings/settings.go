@@ -125,8 +125,8 @@ func (o *Settings) declareMirror(in config.Section) {
 	in.Bool(&o.dropManagedFields, "mirror.dropManagedFields", "drop-managed-fields", false,
 		"do not keep metadata.managedFields: responses do not have it")
 	in.Strings(&o.facets, "mirror.facets", "facets", []string{facetsOff},
-		"`values` of objects to keep outside their packed bytes, for queries: none, or default, and RESOURCE:PATH for "+
-			"others, such as certificates.cert-manager.io:.status.notAfter")
+		"`values` of objects to keep outside their packed bytes, for queries (no request reads them yet): none, or "+
+			"default, and RESOURCE:PATH for others, such as certificates.cert-manager.io:.status.notAfter")
 	in.Duration(&o.verifyEvery, "verifyEvery", "verify-every", 0, "how often to compare each mirrored resource "+
 		"with its cluster and repair it if it differs, such as 6h; see watershed verify (default never)").
 		AtLeast(0, "use 0 for never")

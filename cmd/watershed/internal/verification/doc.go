@@ -12,8 +12,8 @@
 // dryRun=All nothing is compared, and the results name what would be. A cluster that was
 // never read has one result, with an error. The server stores nothing.
 //
-// With Replicas, a copy is compared with those of the other replicas of the group, at the newest version
-// that both have. Replicas send each other the cluster, the resource, versions, and hashes of keys and
+// With Replicas, a copy is compared with the copies of the other replicas of the group, at the newest
+// version that both have. Replicas send each other the cluster, the resource, versions, and hashes of keys and
 // UIDs, but no names of objects. [Replicas.Run] compares copies in the background. [Replicas.Reached]
 // records how far other replicas have come, and [Replicas.Problems] reports copies that differ or have
 // stopped.

@@ -54,8 +54,8 @@ type Spec struct {
 	Deep bool `json:"deep,omitempty"`
 	// Repair lists a resource again if its copy differs from the cluster.
 	Repair bool `json:"repair,omitempty"`
-	// Replicas compares the copies with those of the other replicas of the group, instead of with
-	// the clusters. It excludes Deep and Repair.
+	// Replicas compares the copies with the copies of the other replicas of the group, instead of
+	// with the clusters. It excludes Deep and Repair.
 	Replicas bool `json:"replicas,omitempty"`
 }
 

@@ -38,7 +38,7 @@ const (
 	reportAge = 30 * time.Second
 )
 
-// Replicas compares the copies of this replica with those of the other replicas of its group.
+// Replicas compares the copies of this replica with the copies of the other replicas of its group.
 type Replicas struct {
 	fleet    *fleet.Fleet
 	exchange *peer.Exchange

@@ -32,7 +32,7 @@ type peers struct {
 	exchange *peer.Exchange
 	// server receives the notes of the others. It is set before the exchange runs.
 	server *replica.Server
-	// copies compares the copies with those of the others.
+	// copies compares the copies of this replica with the copies of the others.
 	copies *verification.Replicas
 
 	mu sync.Mutex

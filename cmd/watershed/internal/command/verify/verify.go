@@ -51,7 +51,7 @@ content of the objects too, for which the cluster sends them whole.
 --repair makes the server list a resource again whose copy differs, and compares once more.
 Watches of clients see the corrections as ordinary events.
 
---replicas compares the copies with those of the other replicas of the group instead (serve
+--replicas compares the copies with the copies of the other replicas of the group instead (serve
 --group-listen), at the newest version that both have. The clusters are not asked. The other replica
 has the role of the cluster: an object that it has is missing here, and one that it does not
 have is extra. Replicas tell each other no names, so verify through the other replica, or
